@@ -17,7 +17,7 @@ use crate::clock::{Timeline, Wall};
 use crate::data::{Data, WriteSink};
 use crate::delayed::Delayed;
 use crate::fault::{FaultId, Faults, Rule, Verdict};
-use crate::order::{Command, Order, Refusal, Reply, Submitter, Timing};
+use crate::order::{Command, Order, Refusal, Reply, Submitter, Timing, inside};
 use crate::patch::Patch;
 use crate::record::Recorder;
 use crate::statistics::Statistics;
@@ -155,17 +155,8 @@ impl Engine {
     /// # Errors
     /// When the range does not lie on the device.
     pub fn begin_write(&mut self, offset: u64, bytes: u32) -> Result<WriteSink, Refusal> {
-        self.check(offset, bytes)?;
+        inside(&self.limits, offset, bytes)?;
         Ok(self.data.begin_write(offset, bytes))
-    }
-
-    fn check(&self, offset: u64, bytes: u32) -> Result<(), Refusal> {
-        let end = offset.checked_add(u64::from(bytes));
-        if end.is_some_and(|end| end <= self.limits.capacity.0) {
-            Ok(())
-        } else {
-            Err(Refusal::BeyondEnd)
-        }
     }
 
     /// Take a request that arrived at `arrived`: its data moves now, its reply comes out of
@@ -183,7 +174,7 @@ impl Engine {
         }
         let mut request = request_of(&order, &self.limits);
         let (offset, bytes) = (order.offset, u64::from(order.bytes));
-        let inside = self.check(offset, order.bytes);
+        let inside = inside(&self.limits, offset, order.bytes);
         let mut verdict = sink.as_ref().map(WriteSink::verdict).unwrap_or_default();
         if inside.is_ok() && sink.is_none() && !self.data.faults.is_empty() {
             verdict = self.data.faults.verdict(request.op, offset, bytes);

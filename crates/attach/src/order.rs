@@ -1,6 +1,6 @@
 //! What clients ask, and what they are answered.
 
-use sim::{Op, Priority};
+use sim::{Limits, Op, Priority};
 
 use crate::clock::Wall;
 
@@ -93,6 +93,12 @@ impl Refusal {
             Refusal::NoSpace => "no room on the host",
         }
     }
+}
+
+/// Refuse a range that does not lie on the device.
+pub(crate) fn inside(limits: &Limits, offset: u64, bytes: u32) -> Result<(), Refusal> {
+    let end = offset.checked_add(u64::from(bytes));
+    if end.is_some_and(|end| end <= limits.capacity.0) { Ok(()) } else { Err(Refusal::BeyondEnd) }
 }
 
 /// The moments of one request.

@@ -403,13 +403,4 @@ impl MirrorEngine {
         }
         self.act();
     }
-
-    pub(super) fn check(&self, offset: u64, bytes: u32) -> Result<(), Refusal> {
-        let end = offset.checked_add(u64::from(bytes));
-        if end.is_some_and(|end| end <= self.limits.capacity.0) {
-            Ok(())
-        } else {
-            Err(Refusal::BeyondEnd)
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! Real devices for the recovery: their superblocks, and [`Media`].
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -128,6 +129,34 @@ impl Devices {
     ) -> Result<(), Broken> {
         work(self.device(slot)?).map_err(|why| Broken { slot, why })
     }
+
+    /// The newest of what is on `pages`, of what can be read and decoded.
+    fn newest<T>(
+        &self,
+        slot: Slot,
+        pages: Range<u64>,
+        decode: impl Fn(PageAddress, &[u8]) -> Result<T, Damage>,
+        version: impl Fn(&T) -> u64,
+    ) -> Result<Option<T>, Broken> {
+        let mut newest: Option<T> = None;
+        for page in pages {
+            let Some((place, bytes)) = self.at(slot, page)? else { continue };
+            let Ok(found) = decode(place, &bytes) else { continue };
+            if newest.as_ref().is_none_or(|newest| version(newest) < version(&found)) {
+                newest = Some(found);
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Copy page `source` of one device to a block of another.
+    fn transfer(&mut self, from: Slot, source: u64, to: Slot, block: Block) -> Result<(), Broken> {
+        let mut bytes = [0; PAGE_BYTES];
+        let read = self.device(from)?.read(source, &mut bytes);
+        read.map_err(|why| Broken { slot: from, why })?;
+        let home = self.layout(to).data + block;
+        self.write(to, |device| device.write(home, &bytes, false))
+    }
 }
 
 impl Media for Devices {
@@ -149,40 +178,21 @@ impl Media for Devices {
 
     fn activity(&mut self, slot: Slot) -> Result<Option<Activity>, Broken> {
         let first = self.layout(slot).activity;
-        let mut newest: Option<Activity> = None;
-        for page in first..first + ACTIVITY_PAGES {
-            let Some((place, bytes)) = self.at(slot, page)? else { continue };
-            let Ok(found) = Activity::decode(self.array, place, &bytes) else { continue };
-            if newest.as_ref().is_none_or(|newest| newest.version < found.version) {
-                newest = Some(found);
-            }
-        }
-        Ok(newest)
+        let decode = |place, bytes: &[u8]| Activity::decode(self.array, place, bytes);
+        self.newest(slot, first..first + ACTIVITY_PAGES, decode, |found| found.version)
     }
 
     fn bitmap(&mut self, slot: Slot, index: u64) -> Result<Option<Bitmap>, Broken> {
-        let first = self.layout(slot).bitmap + 2 * index;
-        let mut newest: Option<Bitmap> = None;
-        for page in [first, first + 1] {
-            let Some((place, bytes)) = self.at(slot, page)? else { continue };
-            let Ok(found) = Bitmap::decode(self.array, place, &bytes) else { continue };
-            if newest.as_ref().is_none_or(|newest| newest.version < found.version) {
-                newest = Some(found);
-            }
-        }
+        let slots = self.layout(slot).bitmap_slots(index);
+        let decode = |place, bytes: &[u8]| Bitmap::decode(self.array, place, bytes);
+        let newest = self.newest(slot, slots, decode, |found| found.version)?;
         Ok(newest.filter(|newest| newest.index == index))
     }
 
     fn table(&mut self, slot: Slot, index: u64) -> Result<Option<TablePage>, Broken> {
-        let first = self.layout(slot).table + 2 * index;
-        let mut newest: Option<TablePage> = None;
-        for page in [first, first + 1] {
-            let Some((place, bytes)) = self.at(slot, page)? else { continue };
-            let Ok(found) = TablePage::decode(self.array, place, &bytes) else { continue };
-            if newest.as_ref().is_none_or(|newest| newest.version < found.version) {
-                newest = Some(found);
-            }
-        }
+        let slots = self.layout(slot).table_slots(index);
+        let decode = |place, bytes: &[u8]| TablePage::decode(self.array, place, bytes);
+        let newest = self.newest(slot, slots, decode, |found| found.version)?;
         Ok(newest.filter(|newest| newest.index == index))
     }
 
@@ -192,12 +202,7 @@ impl Media for Devices {
     }
 
     fn replay(&mut self, from: Slot, page: u64, to: Slot, block: Block) -> Result<(), Broken> {
-        let mut bytes = [0; PAGE_BYTES];
-        let source = self.layout(from).log + page;
-        let read = self.device(from)?.read(source, &mut bytes);
-        read.map_err(|why| Broken { slot: from, why })?;
-        let home = self.layout(to).data + block;
-        self.write(to, |device| device.write(home, &bytes, false))
+        self.transfer(from, self.layout(from).log + page, to, block)
     }
 
     fn zero(&mut self, slot: Slot, block: Block, _: u32) -> Result<(), Broken> {
@@ -206,12 +211,7 @@ impl Media for Devices {
     }
 
     fn copy(&mut self, from: Slot, to: Slot, block: Block) -> Result<(), Broken> {
-        let mut bytes = [0; PAGE_BYTES];
-        let source = self.layout(from).data + block;
-        let read = self.device(from)?.read(source, &mut bytes);
-        read.map_err(|why| Broken { slot: from, why })?;
-        let home = self.layout(to).data + block;
-        self.write(to, |device| device.write(home, &bytes, false))
+        self.transfer(from, self.layout(from).data + block, to, block)
     }
 
     fn flush(&mut self, slot: Slot) -> Result<(), Broken> {
@@ -230,31 +230,26 @@ impl Media for Devices {
 
 /// Where a metadata page goes and what is written there.
 pub(super) fn meta_pages(meta: &Meta, slot: Slot, array: u128, layout: &Layout) -> (u64, Vec<u8>) {
-    let device = slot as u8;
+    let place = |page| PageAddress { device: slot as u8, page };
+    let pages = meta.pages(layout);
+    let first = pages.start;
     match meta {
-        Meta::Superblock { copy, superblock } => {
-            let page = layout.superblock(*copy);
-            (page, superblock.encode(page).to_vec())
-        }
+        Meta::Superblock { superblock, .. } => (first, superblock.encode(first).to_vec()),
         Meta::Activity(activity) => {
-            let page = layout.activity + 2 * (activity.version % 2);
             let mut bytes = Vec::with_capacity(2 * PAGE as usize);
-            for page in [page, page + 1] {
-                bytes.extend(activity.encode(array, PageAddress { device, page }).iter());
+            for page in pages {
+                bytes.extend(activity.encode(array, place(page)).iter());
                 if planted!(ActivityOneCopy) {
                     break;
                 }
             }
-            (page, bytes)
+            (first, bytes)
         }
-        Meta::Bitmap(bitmap) => {
-            let page = layout.bitmap + 2 * bitmap.index + bitmap.version % 2;
-            (page, bitmap.encode(array, PageAddress { device, page }).to_vec())
-        }
+        Meta::Bitmap(bitmap) => (first, bitmap.encode(array, place(first)).to_vec()),
         Meta::Table(table) => {
-            let slot = if planted!(TableOneSlot) { 0 } else { table.version % 2 };
-            let page = layout.table + 2 * table.index + slot;
-            (page, table.encode(array, PageAddress { device, page }).to_vec())
+            let only = || layout.table_slots(table.index).start;
+            let page = if planted!(TableOneSlot) { only() } else { first };
+            (page, table.encode(array, place(page)).to_vec())
         }
     }
 }

@@ -7,7 +7,7 @@ use sim::Limits;
 use super::engine::MirrorEngine;
 use crate::buffer_pool::BufferPool;
 use crate::clock::Wall;
-use crate::order::{Command, Order, Refusal};
+use crate::order::{Command, Order, Refusal, inside};
 use crate::store::Extent;
 use crate::target::Target;
 
@@ -19,7 +19,7 @@ impl Target for MirrorEngine {
     }
 
     fn begin_write(&mut self, offset: u64, bytes: u32) -> Result<Vec<u8>, Refusal> {
-        self.check(offset, bytes)?;
+        inside(&self.limits, offset, bytes)?;
         Ok(Vec::with_capacity(bytes as usize))
     }
 
@@ -37,7 +37,7 @@ impl Target for MirrorEngine {
     fn submit(&mut self, arrived: Wall, order: Order, sink: Option<Vec<u8>>, _: &mut BufferPool) {
         self.look(arrived);
         let is_write = matches!(order.command, Command::Write { .. });
-        match self.check(order.offset, order.bytes) {
+        match inside(&self.limits, order.offset, order.bytes) {
             Err(why) => self.answer(order, arrived, Err(why)),
             Ok(()) if is_write && sink.as_ref().map(Vec::len) != Some(order.bytes as usize) => {
                 self.answer(order, arrived, Err(Refusal::Io));

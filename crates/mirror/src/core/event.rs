@@ -1,8 +1,10 @@
 //! What goes into the core and what comes out of it.
 
-use crate::format::Superblock;
+use std::ops::Range;
+
 use crate::format::maps::{Activity, Bitmap, TablePage};
 use crate::format::record::Record;
+use crate::format::{Layout, Superblock};
 use crate::types::{Mode, Slot, Span};
 
 /// A host request's number, chosen by the shell.
@@ -124,6 +126,19 @@ pub enum Meta {
     Bitmap(Bitmap),
     /// A page of the checksum table; the slot is its version's lowest bit.
     Table(TablePage),
+}
+
+impl Meta {
+    /// The pages of a device with this layout that it is written to.
+    pub fn pages(&self, layout: &Layout) -> Range<u64> {
+        let (first, count) = match self {
+            Meta::Superblock { copy, .. } => (layout.superblock(*copy), 1),
+            Meta::Activity(activity) => (layout.activity + 2 * (activity.version % 2), 2),
+            Meta::Bitmap(page) => (layout.bitmap_slots(page.index).start + page.version % 2, 1),
+            Meta::Table(page) => (layout.table_slots(page.index).start + page.version % 2, 1),
+        };
+        first..first + count
+    }
 }
 
 /// Where the bytes of a device write or of a delivery come from.

@@ -1,5 +1,7 @@
 //! Where everything is on a device, in pages of 4 KiB.
 
+use std::ops::Range;
+
 use super::maps::{BITS_PER_PAGE, SUMS_PER_PAGE};
 use super::superblock::Geometry;
 
@@ -74,6 +76,18 @@ impl Layout {
     /// The page of superblock copy `copy` of [`SUPERBLOCKS`].
     pub fn superblock(&self, copy: u64) -> u64 {
         if copy < SUPERBLOCKS / 2 { copy } else { self.pages - SUPERBLOCKS + copy }
+    }
+
+    /// Both slots of page `index` of the bitmap.
+    pub fn bitmap_slots(&self, index: u64) -> Range<u64> {
+        let first = self.bitmap + 2 * index;
+        first..first + 2
+    }
+
+    /// Both slots of page `index` of the checksum table.
+    pub fn table_slots(&self, index: u64) -> Range<u64> {
+        let first = self.table + 2 * index;
+        first..first + 2
     }
 }
 

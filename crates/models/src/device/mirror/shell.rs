@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use mirror::core::{Action, Config, Content, Core, Event, HostId, Io, Meta, Opened, Stats};
+use mirror::core::{Action, Config, Content, Core, Event, HostId, Io, Opened, Stats};
 use mirror::format::{Geometry, Layout};
 use mirror::{LEGS, Mode, Slot, Span, WITNESS};
 use sim::{
@@ -176,8 +176,9 @@ impl Mirror {
                 self.send(now, slot, Out { io, blocks: 0 }, request);
             }
             Action::Meta { io, slot, meta } => {
-                let (page, pages) = self.place(slot, &meta);
-                self.send(now, slot, Out { io, blocks: 0 }, metadata(page, pages));
+                let pages = meta.pages(self.layout(slot));
+                let request = metadata(pages.start, pages.end - pages.start);
+                self.send(now, slot, Out { io, blocks: 0 }, request);
             }
             Action::Flush { io, slot } => {
                 self.send(now, slot, Out { io, blocks: 0 }, Request::flush());
@@ -204,17 +205,6 @@ impl Mirror {
     fn home(&self, slot: Slot, op: Op, span: Span) -> Request {
         let lba = (self.layout(slot).data + span.start) * PAGE_SECTORS;
         Request::new(op, Lba(lba), span.blocks * PAGE_SECTORS as u32)
-    }
-
-    /// First page and number of pages of a metadata write.
-    fn place(&self, slot: Slot, meta: &Meta) -> (u64, u64) {
-        let layout = self.layout(slot);
-        match meta {
-            Meta::Superblock { copy, .. } => (layout.superblock(*copy), 1),
-            Meta::Activity(activity) => (layout.activity + 2 * (activity.version % 2), 2),
-            Meta::Bitmap(page) => (layout.bitmap + 2 * page.index + page.version % 2, 1),
-            Meta::Table(page) => (layout.table + 2 * page.index + page.version % 2, 1),
-        }
     }
 
     fn send(&mut self, now: Nanos, slot: Slot, out: Out, request: Request) {
