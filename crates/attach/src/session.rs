@@ -59,6 +59,13 @@ pub struct DeviceOptions {
     pub start: Option<Start>,
 }
 
+impl DeviceOptions {
+    /// The only disk of a guest, which goes on from `start`.
+    pub(crate) fn only(part: BuiltPart, start: Start) -> Vec<DeviceOptions> {
+        vec![DeviceOptions { name: "vda".into(), part, data: None, start: Some(start) }]
+    }
+}
+
 /// Where a device goes on that an earlier session left.
 #[derive(Debug)]
 pub struct Start {

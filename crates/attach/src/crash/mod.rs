@@ -48,7 +48,7 @@ pub struct Options {
     pub part: BuiltPart,
     /// What the run begins with; `None`: the device as it comes out of the box.
     pub start: Option<Disk>,
-    /// How the program runs. It has no devices, and no traces.
+    /// How the program runs. It has no traces.
     pub travel: travel::Options,
     /// When the power is cut.
     pub cuts: Cuts,
@@ -255,12 +255,11 @@ fn record(
     progress: &Progress<'_>,
 ) -> Result<(Recorded, travel::Left), Failure> {
     let (device, start) = disk.fork(options.data_limit)?;
-    let (part, start) = (template.with(device), Some(start));
-    options.devices = vec![DeviceOptions { name: "vda".into(), part, data: None, start }];
+    let devices = DeviceOptions::only(template.with(device), start);
     options.settings.environment.extend(travel::ack::environment());
     let check = || progress.check();
     let companion = Companion { keeps_requests: true, check: &check, ..Companion::default() };
-    let mut left = journey(options, &companion)?;
+    let mut left = journey(devices, options, &companion)?;
     let code = left.outcome.code;
     if code != 0 {
         let words = left.said.concat();
@@ -413,7 +412,7 @@ impl Shared<'_> {
         let sent = std::thread::scope(|scope| -> Result<(), Failure> {
             let send = send; // dropped before the guests are waited for, also on failure
             for _ in 0..guests {
-                let (own, receive, results) = (recovery.again(), &receive, &results);
+                let (own, receive, results) = (recovery.clone(), &receive, &results);
                 scope.spawn(move || self.serve(own, receive, results));
             }
             // All that comes before the first cut is no part of building a medium.

@@ -80,6 +80,7 @@ pub(crate) struct Found {
 }
 
 /// How media are looked at.
+#[derive(Clone)]
 pub(super) struct Recovery {
     /// As the program's guest, but for what it does.
     like: Options,
@@ -109,18 +110,18 @@ impl Recovery {
         set("CHECK", check.as_deref().unwrap_or_default());
         let settings = Settings { environment, mount: None, ..run.settings.clone() };
         let like = Options {
+            read_ahead_kib: None,
             mkfs: None,
             fill: false,
+            record: None,
+            record_queue: None,
             command: ["/bin/sh", "-c", SCRIPT].map(String::from).into(),
+            host: None,
+            faults: Vec::new(),
             settings,
-            ..like(run)
+            ..run.clone()
         };
         Ok(Recovery { like })
-    }
-
-    /// The same for another thread.
-    pub(super) fn again(&self) -> Recovery {
-        Recovery { like: like(&self.like) }
     }
 
     /// What a guest finds on `medium`, of which `acks` were promised.
@@ -132,14 +133,11 @@ impl Recovery {
         check: &dyn Fn() -> Result<(), Failure>,
     ) -> Result<Found, Failure> {
         let Medium { disk, lost_writes, unanswered } = medium;
-        let mut options = like(&self.like);
-        options.input =
-            acks.iter().flat_map(|ack| format!("{}\n", ack.text).into_bytes()).collect();
+        let input = acks.iter().flat_map(|ack| format!("{}\n", ack.text).into_bytes()).collect();
+        let options = Options { input, ..self.like.clone() };
         let start = Start { store: disk.store, at: disk.at, next_id: disk.next_id };
-        let part = template.with(disk.device);
-        options.devices =
-            vec![DeviceOptions { name: "vda".into(), part, data: None, start: Some(start) }];
-        let left = journey(options, &Companion { check, ..Companion::default() });
+        let devices = DeviceOptions::only(template.with(disk.device), start);
+        let left = journey(devices, options, &Companion { check, ..Companion::default() });
         let (verdict, said) = match left {
             Ok(left) => match VERDICTS.get(usize::from(left.outcome.code)) {
                 Some(verdict) => (*verdict, left.said.concat()),
@@ -172,32 +170,6 @@ fn tools(name: &str) -> Result<&'static Tools, Failure> {
         Failure::machine(format!("{program} is not installed; the guest has this machine's files"))
             .help(format!("sudo apt-get install {}", tools.package))
     })
-}
-
-/// A session as another one, but for its devices.
-fn like(other: &Options) -> Options {
-    Options {
-        devices: Vec::new(),
-        kernel: other.kernel.clone(),
-        program: other.program.clone(),
-        memory_mib: other.memory_mib,
-        scheduler: other.scheduler.clone(),
-        read_ahead_kib: None,
-        write_back: other.write_back,
-        mkfs: other.mkfs.clone(),
-        fill: other.fill,
-        seed: other.seed,
-        limit: other.limit,
-        compute_limit: other.compute_limit,
-        data_limit: other.data_limit,
-        record: None,
-        record_queue: None,
-        command: other.command.clone(),
-        input: Vec::new(),
-        host: None,
-        faults: Vec::new(),
-        settings: other.settings.clone(),
-    }
 }
 
 #[cfg(test)]

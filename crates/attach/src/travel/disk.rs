@@ -27,17 +27,15 @@ pub struct Heard {
 }
 
 impl Disk {
-    /// The disk as a session leaves it: of `part`, the only one that `options` then have.
+    /// The disk as a session leaves it: of `part`, its only one.
     ///
     /// # Errors
     /// When the session fails, or its program does.
-    pub fn prepared(part: BuiltPart, mut options: Options) -> Result<Disk, Failure> {
+    pub fn prepared(part: BuiltPart, options: Options) -> Result<Disk, Failure> {
         let store = Store::temporary(part.device.limits().capacity, options.data_limit)?;
         let start = Start { store: store.share()?, at: Nanos(0), next_id: 0 };
-        options.devices =
-            vec![DeviceOptions { name: "vda".into(), part, data: None, start: Some(start) }];
         let companion = Companion { keeps_device: true, ..Companion::default() };
-        let left = journey(options, &companion)?;
+        let left = journey(DeviceOptions::only(part, start), options, &companion)?;
         if left.outcome.code != 0 {
             let [_, complaints] = &left.said;
             let mut last: Vec<&str> = complaints.trim().lines().rev().take(3).collect();
@@ -54,12 +52,11 @@ impl Disk {
     ///
     /// # Errors
     /// When the session fails.
-    pub fn travel(self, part: BuiltPart, mut options: Options) -> Result<Heard, Failure> {
+    pub fn travel(self, part: BuiltPart, options: Options) -> Result<Heard, Failure> {
         let start = Start { store: self.store, at: self.at, next_id: self.next_id };
         let part = BuiltPart { device: self.device, ..part };
-        options.devices =
-            vec![DeviceOptions { name: "vda".into(), part, data: None, start: Some(start) }];
-        let left = journey(options, &Companion::default())?;
+        let devices = DeviceOptions::only(part, start);
+        let left = journey(devices, options, &Companion::default())?;
         Ok(Heard { report: left.outcome.report, code: left.outcome.code, said: left.said })
     }
 

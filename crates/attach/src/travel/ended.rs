@@ -85,28 +85,7 @@ fn computes(options: &Options) -> Failure {
 /// Of a session that cannot begin.
 #[cfg(test)]
 pub(crate) fn options() -> Options {
-    Options {
-        devices: Vec::new(),
-        kernel: "/no/such/kernel".into(),
-        program: "/bin/true".into(),
-        memory_mib: 64,
-        scheduler: None,
-        read_ahead_kib: None,
-        write_back: None,
-        mkfs: None,
-        fill: false,
-        seed: 1,
-        limit: Nanos(1_000_000_000),
-        compute_limit: Duration(Nanos(1_000_000_000)),
-        data_limit: sim::Bytes::from_gib(1),
-        record: None,
-        record_queue: None,
-        command: vec!["sh".into()],
-        input: Vec::new(),
-        host: None,
-        faults: Vec::new(),
-        settings: super::Settings::default(),
-    }
+    Options::new("/no/such/kernel".into(), "/bin/true".into(), vec!["sh".into()])
 }
 
 #[cfg(test)]

@@ -76,10 +76,9 @@ pub const COVERED: [&str; 5] = ["/tmp", "/run", "/mnt", "/dev", "/var/tmp"];
 /// The block layer's own schedulers.
 pub const SCHEDULERS: &[&str] = &["none", "mq-deadline", "kyber", "bfq"];
 
-/// What to do.
+/// What to do with the devices.
+#[derive(Clone)]
 pub struct Options {
-    /// At least one.
-    pub devices: Vec<DeviceOptions>,
     /// The User-Mode Linux kernel.
     pub kernel: PathBuf,
     /// The guest's first process: a program that calls [`init`] with what follows `travel-guest`.
@@ -121,6 +120,33 @@ pub struct Options {
     pub settings: Settings,
 }
 
+impl Options {
+    /// As the command line has it where nothing else is said.
+    pub fn new(kernel: PathBuf, program: PathBuf, command: Vec<String>) -> Options {
+        Options {
+            kernel,
+            program,
+            memory_mib: 256,
+            scheduler: None,
+            read_ahead_kib: None,
+            write_back: None,
+            mkfs: None,
+            fill: false,
+            seed: 1,
+            limit: Nanos::from_secs(720 * 3600),
+            compute_limit: Duration(Nanos::from_secs(600)),
+            data_limit: Bytes::from_gib(16),
+            record: None,
+            record_queue: None,
+            command,
+            input: Vec::new(),
+            host: None,
+            faults: Vec::new(),
+            settings: Settings::default(),
+        }
+    }
+}
+
 /// How it ended.
 #[derive(Debug)]
 pub struct Outcome {
@@ -130,13 +156,14 @@ pub struct Outcome {
     pub code: u8,
 }
 
-/// Boot the guest, run the command in it, and measure. Output of the command goes to this
-/// process's own as it comes.
+/// Boot the guest with `devices`, at least one, run the command in it, and measure. Output of the
+/// command goes to this process's own as it comes.
 ///
 /// # Errors
 /// When something of the machine, of the options or of the guest does not fit.
-pub fn travel(options: Options) -> Result<Outcome, Failure> {
-    journey(options, &Companion { echo: true, ..Companion::default() }).map(|left| left.outcome)
+pub fn travel(devices: Vec<DeviceOptions>, options: Options) -> Result<Outcome, Failure> {
+    let companion = Companion { echo: true, ..Companion::default() };
+    journey(devices, options, &companion).map(|left| left.outcome)
 }
 
 /// Who goes along with a session.
@@ -189,23 +216,19 @@ pub(crate) struct Kept {
 }
 
 /// As [`travel`], in company.
-pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Left, Failure> {
+pub(crate) fn journey(
+    devices: Vec<DeviceOptions>,
+    mut options: Options,
+    companion: &Companion,
+) -> Result<Left, Failure> {
     // The folder with the plan is best in memory: every line of output is synced.
     let (in_memory, private) = (PrivateFolder::in_memory()?, PrivateFolder::new()?);
     let (control, folder) = (in_memory.path.as_path(), private.path.as_path());
-    instruct(&options, control)?;
+    instruct(&devices, &options, control)?;
     let traces = [("--record", &options.record), ("--record-queue", &options.record_queue)];
-    open::check_places(&options.devices, &traces)?;
-    let manner = Manner {
-        dilation: 1,
-        power_cuts: false,
-        read_only: false,
-        fill: options.fill,
-        data_limit: Some(options.data_limit),
-    };
+    open::check_places(&devices, &traces)?;
     let mut notes = Vec::new();
-    let (exports, mut origins) =
-        open::all(std::mem::take(&mut options.devices), manner, &mut notes)?;
+    let (exports, mut origins) = open::all(devices, manner(&options), &mut notes)?;
     notes.iter().for_each(config::warn);
     let mut shared = SharedState::new(exports, Clock::start());
     open::record(&mut shared.exports, options.record.as_deref())?;
@@ -258,6 +281,16 @@ pub(crate) fn journey(mut options: Options, companion: &Companion) -> Result<Lef
     };
     let (found, asked) = ((findings, latencies), (asked, wall_s));
     Ok(left(&mut server, &origins, found, asked, (control, companion)))
+}
+
+fn manner(options: &Options) -> Manner {
+    Manner {
+        dilation: 1,
+        power_cuts: false,
+        read_only: false,
+        fill: options.fill,
+        data_limit: Some(options.data_limit),
+    }
 }
 
 /// What was recorded of a session that did not come to its end.
@@ -359,8 +392,8 @@ fn left(
 }
 
 /// Write down what the guest is to do and to read.
-fn instruct(options: &Options, control: &Path) -> Result<(), Failure> {
-    let plan = plan(options)?;
+fn instruct(devices: &[DeviceOptions], options: &Options, control: &Path) -> Result<(), Failure> {
+    let plan = plan(devices, options)?;
     let text = serde_json::to_vec(&plan).map_err(|why| Failure::bug(why.to_string()))?;
     let write = |name: &str, content: &[u8]| {
         std::fs::write(control.join(name), content).map_err(|why| unwritable(control, &why))
@@ -393,15 +426,13 @@ fn mkfs(options: &Options) -> Result<Option<plan::Mkfs>, Failure> {
     options.mkfs.as_ref().map(command).transpose()
 }
 
-fn plan(options: &Options) -> Result<GuestPlan, Failure> {
+fn plan(devices: &[DeviceOptions], options: &Options) -> Result<GuestPlan, Failure> {
     memory::check(options.memory_mib)?;
-    if options.devices.is_empty() || options.devices.len() > 8 {
-        return Err(
-            Failure::input(format!("{} devices", options.devices.len())).expected("1 to 8 devices")
-        );
+    if devices.is_empty() || devices.len() > 8 {
+        return Err(Failure::input(format!("{} devices", devices.len())).expected("1 to 8 devices"));
     }
     if let (Some(scheduler), Some(device)) =
-        (&options.scheduler, options.devices.iter().find(|device| device.part.elevator.is_some()))
+        (&options.scheduler, devices.iter().find(|device| device.part.elevator.is_some()))
     {
         return Err(Failure::input(format!(
             "--sched {scheduler}: {} has an elevator",
@@ -410,8 +441,8 @@ fn plan(options: &Options) -> Result<GuestPlan, Failure> {
         .expected("one of the two: an elevator gets what no scheduler has seen")
         .help("leave --sched out"));
     }
-    if let Some(fault) = options.faults.iter().find(|it| it.disk() >= options.devices.len()) {
-        let count = options.devices.len();
+    if let Some(fault) = options.faults.iter().find(|it| it.disk() >= devices.len()) {
+        let count = devices.len();
         return Err(Failure::input(format!("a fault of a disk that is not there: {fault}"))
             .expected(match count {
                 1 => "vda: there is one disk".to_string(),
@@ -428,7 +459,7 @@ fn plan(options: &Options) -> Result<GuestPlan, Failure> {
         None => here.display().to_string(),
     };
     let cache = |write_back| if write_back { "write back" } else { "write through" };
-    let disks = options.devices.iter().zip('a'..).map(|(device, letter)| plan::Disk {
+    let disks = devices.iter().zip('a'..).map(|(device, letter)| plan::Disk {
         name: format!("vd{letter}"),
         rotational: device.part.device.limits().rotational,
         whole_bios: device.part.elevator.is_some(),

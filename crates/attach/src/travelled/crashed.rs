@@ -1,7 +1,7 @@
 //! A point with `[crash]`: its program runs once, and guests look at what cuts of the power leave.
 
 use sim::Nanos;
-use study::{Crash, Failure, Setup, Travel, name_of};
+use study::{BuiltPart, Crash, Failure, Setup, Travel, name_of};
 
 use super::check::command_line;
 use super::words::end_of;
@@ -54,17 +54,16 @@ pub(super) fn check(setup: &Setup, travel: &Travel, crash: &Crash) -> Result<(),
     }
 }
 
-/// Run the program of `options`, which have its only disk, and look at what is left.
+/// Run the program of `options` on `part`, its only disk, and look at what is left.
 pub(super) fn sweep(
-    mut options: Options,
+    part: BuiltPart,
+    start: Start,
+    options: Options,
     crash: &Crash,
     outside: &(dyn Fn() -> Result<(), Failure> + Sync),
 ) -> Result<(Left, study::Cuts, Vec<String>), Failure> {
-    let device = options.devices.pop().ok_or_else(|| Failure::bug("there is no disk"))?;
-    let Some(Start { store, at, next_id }) = device.start else {
-        return Err(Failure::bug("the disk does not begin anywhere"));
-    };
-    let start = Disk { device: device.part.device.boxed_clone(), store, at, next_id };
+    let Start { store, at, next_id } = start;
+    let start = Disk { device: part.device.boxed_clone(), store, at, next_id };
     let cuts = match (crash.every, crash.at_flush) {
         (Some(every), _) => Cuts::Every(every.0),
         (None, true) => Cuts::AtFlush,
@@ -76,7 +75,7 @@ pub(super) fn sweep(
         (None, false) => Media::Modelled,
     };
     let options = crash::Options {
-        part: device.part,
+        part,
         start: Some(start),
         travel: options,
         cuts,

@@ -41,31 +41,27 @@ pub(super) fn run(
         block: Block::default(),
         digest: run.digest.clone(),
     };
-    let prepare = || {
-        let store = Store::temporary(run.limits.capacity, travel.data_limit.0)?;
-        let start = Start { store: store.share()?, at: start, next_id: 0 };
-        guest
-            .prepare(DeviceOptions {
-                name: "vda".into(),
-                part: part(device),
-                data: None,
-                start: Some(start),
-            })
-            .map(|(device, at, next_id)| Disk { device, store, at, next_id })
-    };
+    let prepare =
+        || {
+            let store = Store::temporary(run.limits.capacity, travel.data_limit.0)?;
+            let start = Start { store: store.share()?, at: start, next_id: 0 };
+            guest
+                .prepare(DeviceOptions::only(part(device), start))
+                .map(|(device, at, next_id)| Disk { device, store, at, next_id })
+        };
     let (device, start) = disks.fork(&setup, travel, prepare)?;
     let has_cache = run.limits.write_cache;
-    let device =
-        DeviceOptions { name: "vda".into(), part: part(device), data: None, start: Some(start) };
+    let part = part(device);
     let folder = PrivateFolder::new()?;
-    let mut options = guest.measured(device)?;
+    let mut options = guest.measured()?;
     options.record_queue = travel.record_queue.then(|| folder.path.join("queue"));
     let Some(crash) = &run.point.crash else {
-        let left = guest.journey(options, false)?;
+        let left = guest.journey(DeviceOptions::only(part, start), options, false)?;
         succeeded("the program", &left)?;
         return Ok(measured(left, travel, has_cache, began)?.result(travel.program));
     };
-    let (left, cuts, notes) = crashed::sweep(options, crash, &|| in_time(progress, travel, began))?;
+    let check = || in_time(progress, travel, began);
+    let (left, cuts, notes) = crashed::sweep(part, start, options, crash, &check)?;
     let mut session = measured(left, travel, has_cache, began)?;
     session.crash = Some(cuts);
     session.notes.extend(notes);
@@ -84,24 +80,24 @@ impl Guest<'_> {
     /// Make the file system and run the setup.
     fn prepare(
         &self,
-        device: DeviceOptions,
+        devices: Vec<DeviceOptions>,
     ) -> Result<(Box<dyn sim::Device>, sim::Nanos, u64), Failure> {
         let travel = self.travel;
-        let mut options = self.options("setup", device, &travel.setup);
+        let mut options = self.options("setup", &travel.setup);
         options.mkfs = travel.file_system.as_ref().map(name_of);
         options.settings.mkfs_options =
             travel.mkfs_options.split_whitespace().map(String::from).collect();
         options.settings.keep_fill =
             !self.setup.point.precondition.is_empty() && !travel.mkfs_discard;
-        let left = self.journey(options, true)?;
+        let left = self.journey(devices, options, true)?;
         succeeded("setup", &left)?;
         left.device.ok_or_else(|| Failure::bug("a device that was to be kept was not"))
     }
 
     /// How the program is run.
-    fn measured(&self, device: DeviceOptions) -> Result<Options, Failure> {
+    fn measured(&self) -> Result<Options, Failure> {
         let travel = self.travel;
-        let mut options = self.options("travel", device, &travel.command);
+        let mut options = self.options("travel", &travel.command);
         options.host = self.setup.host()?;
         options.faults = check::faults(travel)?;
         options.scheduler = travel.scheduler.as_ref().map(name_of);
@@ -123,42 +119,36 @@ impl Guest<'_> {
     }
 
     /// What both have in common; their random numbers begin with what `purpose` names.
-    fn options(&self, purpose: &str, device: DeviceOptions, command: &str) -> Options {
+    fn options(&self, purpose: &str, command: &str) -> Options {
         let travel = self.travel;
         let command = if command.trim().is_empty() { "true" } else { command };
         let arguments = travel.arguments.iter();
+        let command = ["/bin/sh", "-c", command].map(String::from).into();
         Options {
-            devices: vec![device],
-            kernel: self.host.kernel.clone(),
-            program: self.host.program.clone(),
             memory_mib: travel.memory.0.0 >> 20,
-            scheduler: None,
-            read_ahead_kib: None,
-            write_back: None,
-            mkfs: None,
-            fill: false,
             seed: self.setup.rng().split(purpose).next_u64(),
             limit: travel.limit.0,
             compute_limit: travel.compute_limit,
             data_limit: travel.data_limit.0,
-            record: None,
-            record_queue: None,
-            command: ["/bin/sh", "-c", command].map(String::from).into(),
-            input: Vec::new(),
-            host: None,
-            faults: Vec::new(),
             settings: Settings {
                 mount_options: travel.mount_options.clone(),
                 environment: arguments.map(|(name, value)| (name.clone(), value.label())).collect(),
                 ..Settings::default()
             },
+            ..Options::new(self.host.kernel.clone(), self.host.program.clone(), command)
         }
     }
 
-    fn journey(&self, options: Options, keeps_device: bool) -> Result<Left, Failure> {
+    fn journey(
+        &self,
+        devices: Vec<DeviceOptions>,
+        options: Options,
+        keeps_device: bool,
+    ) -> Result<Left, Failure> {
         let began = Instant::now();
         let check = || in_time(self.progress, self.travel, began);
-        journey(options, &Companion { keeps_device, check: &check, ..Companion::default() })
+        let companion = Companion { keeps_device, check: &check, ..Companion::default() };
+        journey(devices, options, &companion)
     }
 }
 

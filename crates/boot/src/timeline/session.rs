@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use attach::travel::{self, Disk, Options, Report, Settings};
+use attach::travel::{self, Disk, Options, Report};
 use config::{Duration, Failure};
-use sim::{Bytes, Nanos};
+use sim::Nanos;
 use study::HostProfile;
 
 use super::record::{Record, Travelled};
@@ -210,27 +210,11 @@ impl Boot {
 
     fn options(&self, command: Vec<String>) -> Options {
         Options {
-            devices: Vec::new(),
-            kernel: self.kernel.clone(),
-            program: self.program.clone(),
             memory_mib: self.memory_mib,
-            scheduler: None,
-            read_ahead_kib: None,
-            write_back: None,
-            mkfs: None,
-            fill: false,
             seed: self.seed,
             // The recorder ends by itself, and says why.
             limit: Nanos(self.limit.0.0.saturating_mul(2)) + Nanos::from_secs(3600),
-            compute_limit: Duration(Nanos::from_secs(600)),
-            data_limit: Bytes::from_gib(16),
-            record: None,
-            record_queue: None,
-            command,
-            input: Vec::new(),
-            host: None,
-            faults: Vec::new(),
-            settings: Settings::default(),
+            ..Options::new(self.kernel.clone(), self.program.clone(), command)
         }
     }
 }

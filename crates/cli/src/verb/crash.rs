@@ -159,6 +159,8 @@ impl Args {
             (None, None) if self.panic => Media::Panicked,
             (None, None) => Media::Modelled,
         };
+        let program = crate::binary::find;
+        let usual = travel::Options::new(kernel::find(self.kernel)?, program()?, self.command);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Options {
             part,
@@ -170,23 +172,12 @@ impl Args {
             wall_limit: time::Duration::from_nanos(wall_limit.0.0),
             guests: self.guests.map_or(cores, |number| number as usize),
             travel: travel::Options {
-                devices: Vec::new(),
-                kernel: kernel::find(self.kernel)?,
-                program: crate::binary::find()?,
                 memory_mib: memory(&self.mem)?,
-                scheduler: None,
-                read_ahead_kib: None,
-                write_back: None,
                 mkfs: self.mkfs,
-                fill: false,
                 seed: self.seed,
                 limit: limit.0,
                 compute_limit,
                 data_limit: data_limit.0,
-                record: None,
-                record_queue: None,
-                command: self.command,
-                input: Vec::new(),
                 host: study::host(&self.host)?,
                 faults: faults(&self.faults)?,
                 settings: Settings {
@@ -194,6 +185,7 @@ impl Args {
                     mount_options: self.mount_options,
                     ..Settings::default()
                 },
+                ..usual
             },
         })
     }

@@ -6,7 +6,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time;
 
 use attach::DeviceOptions;
-use attach::travel::{FILE_SYSTEMS, MEMORY_MIN_MIB, Options, SCHEDULERS, Settings, Timed};
+use attach::travel::{FILE_SYSTEMS, MEMORY_MIN_MIB, Options, Outcome, SCHEDULERS, Settings, Timed};
 use config::{Duration, Size};
 use study::Failure;
 
@@ -107,12 +107,12 @@ impl Args {
             ("--data", &self.data),
         ];
         let results = Results::prepare(&self.out, "travel.json", self.json, &others)?;
-        let outcome = attach::travel::travel(self.options()?)?;
+        let outcome = self.travel()?;
         results.write(&outcome.report, &outcome.report.lines())?;
         Ok(outcome.code)
     }
 
-    fn options(self) -> Result<Options, Failure> {
+    fn travel(self) -> Result<Outcome, Failure> {
         check_data(&self.data, &self.parts)?;
         let memory_mib = memory(&self.mem)?;
         let time = |option: &str, text: &str| {
@@ -141,8 +141,7 @@ impl Args {
             let (name, data) = (format!("vd{letter}"), data.next());
             devices.push(DeviceOptions { name, part, data, start: None });
         }
-        Ok(Options {
-            devices,
+        let options = Options {
             kernel: kernel::find(self.kernel)?,
             program: crate::binary::find()?,
             memory_mib,
@@ -162,7 +161,8 @@ impl Args {
             host: study::host::with_program(study::host(&self.host)?, between_calls)?,
             faults: faults(&self.faults)?,
             settings: Settings::default(),
-        })
+        };
+        attach::travel::travel(devices, options)
     }
 }
 
