@@ -1,17 +1,15 @@
 //! What every server on the wall clock is: one event loop over a frontend, a control socket, a
 //! program that may run beside it, and signals.
 
-use std::os::unix::net::UnixStream;
-use std::thread::JoinHandle;
-
 use study::Failure;
 
+use crate::beside::Beside;
 use crate::captive::{self, Captive};
 use crate::clock::Wall;
 use crate::control_socket::{ClientId, ControlSocket};
 use crate::frontend::{Address, BackgroundTask, Frontend};
 use crate::order::Reply;
-use crate::poll::{Event, Interest, Poll};
+use crate::poll::{Event, Poll};
 use crate::shared_state::SharedState;
 use crate::signals::Signals;
 use crate::spin::Spin;
@@ -190,27 +188,16 @@ pub(crate) trait Serving {
 
     /// Serve until the task is done, or a signal interrupts it.
     fn during<R: Send + 'static>(&mut self, task: BackgroundTask<R>) -> Result<R, Failure> {
-        let impossible = |why: std::io::Error| Failure::machine(format!("no helper: {why}"));
-        let (held, closed) = UnixStream::pair().map_err(impossible)?;
-        self.event_loop().poll.add(&closed, TASK, Interest::READ).map_err(impossible)?;
-        let helper: JoinHandle<Result<R, Failure>> = std::thread::Builder::new()
-            .name("background".into())
-            .spawn(move || {
-                // Dropped at the end, even of a panic: its closing is the event.
-                let _held = held;
-                task()
-            })
-            .map_err(impossible)?;
+        let helper = Beside::begin((&self.event_loop().poll, TASK), "background", task)?;
         let before = self.event_loop().supervisor.interrupts;
         while !helper.is_finished() && self.event_loop().supervisor.interrupts == before {
             self.turn();
         }
-        self.event_loop().poll.remove(&closed);
         if !helper.is_finished() {
             // Its requests are answered no longer, so it ends.
             return Err(Failure::interrupted());
         }
-        helper.join().unwrap_or_else(|_| Err(Failure::bug("a helper thread panicked")))
+        helper.end(&self.event_loop().poll, "a helper thread")
     }
 
     /// Serve until the program ends, or a signal or command asks for the end; the program's exit

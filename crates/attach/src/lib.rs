@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod aligned;
+mod beside;
 mod buffer_pool;
 mod captive;
 mod client_side;

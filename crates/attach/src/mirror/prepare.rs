@@ -1,8 +1,6 @@
 //! A new medium for a slot of a mirror: looked at, then made to say nothing.
 
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::thread::JoinHandle;
 
 use mirror::Slot;
 use mirror::format::layout::SUPERBLOCKS;
@@ -13,42 +11,31 @@ use super::device::{Access, Device};
 use super::media::{self, layout_of};
 use super::operate::too_small;
 use super::{NAMES, create};
+use crate::beside::Beside;
 use crate::control_socket::ClientId;
-use crate::poll::{Interest, Poll};
+use crate::poll::Poll;
 
 /// A device that is being looked at, and wiped if it is a new medium, beside the event loop: that
 /// may take a while.
 pub(super) struct Preparing {
     client: ClientId,
     slot: Slot,
-    /// Readable when it is done.
-    closed: UnixStream,
-    helper: JoinHandle<Result<Device, Failure>>,
+    helper: Beside<Device>,
 }
 
 impl Preparing {
-    /// Begin `work`, the end of which is the event `token`.
+    /// Begin `work`, the end of which is `event`.
     pub(super) fn begin(
         (client, slot): (ClientId, Slot),
-        (poll, token): (&Poll, u64),
+        event: (&Poll, u64),
         work: impl FnOnce() -> Result<Device, Failure> + Send + 'static,
     ) -> Result<Preparing, Failure> {
-        let impossible = |why: std::io::Error| Failure::machine(format!("no helper: {why}"));
-        let (held, closed) = UnixStream::pair().map_err(impossible)?;
-        poll.add(&closed, token, Interest::READ).map_err(impossible)?;
-        let helper = std::thread::Builder::new().name("prepare".into()).spawn(move || {
-            // Dropped at the end, even of a panic: its closing is the event.
-            let _held = held;
-            work()
-        });
-        Ok(Preparing { client, slot, closed, helper: helper.map_err(impossible)? })
+        Ok(Preparing { client, slot, helper: Beside::begin(event, "prepare", work)? })
     }
 
     /// It is done: who asked for it, and what came of it.
     pub(super) fn end(self, poll: &Poll) -> (ClientId, Slot, Result<Device, Failure>) {
-        poll.remove(&self.closed);
-        let panicked = |_| Err(Failure::bug("a helper thread panicked"));
-        (self.client, self.slot, self.helper.join().unwrap_or_else(panicked))
+        (self.client, self.slot, self.helper.end(poll, "a helper thread"))
     }
 }
 

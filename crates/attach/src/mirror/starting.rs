@@ -1,7 +1,6 @@
 //! A start beside the event loop: it waits for devices, which may hang. So it says for which one,
 //! and a signal ends it.
 
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use mirror::core::Opened;
@@ -10,8 +9,9 @@ use study::Failure;
 use super::NAMES;
 use super::media::{Asked, Devices};
 use super::open::{self, Start};
+use crate::beside::Beside;
 use crate::event_loop::{FREE, Supervisor};
-use crate::poll::{Interest, Poll};
+use crate::poll::Poll;
 
 /// The start is over. Nothing else of the server is watched before that.
 const STARTED: u64 = FREE;
@@ -25,17 +25,9 @@ pub(super) fn open(
     supervisor: &mut Supervisor,
     note: &mut dyn FnMut(&str),
 ) -> Result<(Devices, Opened), Failure> {
-    let impossible = |why: std::io::Error| Failure::machine(format!("no helper: {why}"));
-    let (held, closed) = UnixStream::pair().map_err(impossible)?;
-    poll.add(&closed, STARTED, Interest::READ).map_err(impossible)?;
     let asked = Asked::default();
     let told = asked.clone();
-    let helper = std::thread::Builder::new().name("start".into()).spawn(move || {
-        // Dropped at the end, even of a panic: its closing is the event.
-        let _held = held;
-        open::open(&start, &told)
-    });
-    let helper = helper.map_err(impossible)?;
+    let helper = Beside::begin((poll, STARTED), "start", move || open::open(&start, &told))?;
     let (began, mut said, mut events) = (Instant::now(), false, Vec::new());
     loop {
         let left = SILENCE.saturating_sub(began.elapsed());
@@ -56,6 +48,5 @@ pub(super) fn open(
             ));
         }
     }
-    poll.remove(&closed);
-    helper.join().unwrap_or_else(|_| Err(Failure::bug("the start panicked")))
+    helper.end(poll, "the start")
 }
