@@ -40,6 +40,20 @@ impl<D: Device> Stepper<D> {
         Ok(request.id)
     }
 
+    /// Submit at the present moment, run until it is answered, and say when that was.
+    ///
+    /// # Panics
+    /// When the request does not fit, or the device is busy or never answers.
+    pub fn answered(&mut self, request: Request) -> Nanos {
+        let id = self.submit(request).expect("the device is not busy");
+        loop {
+            let next = self.device.next_event().expect("the request is answered");
+            if self.run_until(next).iter().any(|done| done.id == id) {
+                return next;
+            }
+        }
+    }
+
     /// Do everything due up to and including `time`; returns what completed.
     ///
     /// # Panics

@@ -1,8 +1,8 @@
 //! Timing against arithmetic: exact where the formula is exact.
 
 use sim::{
-    Completion, Completions, Demand, Device, Histogram, Lba, Nanos, Op, Outcome, Probe, Request,
-    Rng, Stepper, Stop, Workload, WorkloadError,
+    Completion, Demand, Device, Histogram, Lba, Nanos, Op, Outcome, Probe, Request, Rng, Stepper,
+    Stop, Workload, WorkloadError,
 };
 
 use crate::drive::{build, counters};
@@ -19,6 +19,13 @@ pub(crate) fn ssd(geometry: &str, rest: &str) -> Box<dyn Device> {
 
 /// One die of one plane.
 pub(crate) const ONE_DIE: &str = "channels = 1\ndies_per_package = 1\nplanes_per_die = 1\n";
+
+/// A full drive of one die.
+pub(crate) fn full(rest: &str) -> Stepper<Box<dyn Device>> {
+    let mut device = ssd(ONE_DIE, rest);
+    fill(&mut *device);
+    Stepper::new(device)
+}
 
 /// How pages follow each other.
 #[derive(Clone, Copy, PartialEq)]
@@ -312,18 +319,12 @@ fn a_die_with_a_cache_register_reads_on_while_data_go_out() {
 #[test]
 fn a_read_waits_in_the_page_register_for_the_cache_register() {
     let rest = "nand = { cache_read = true, read = ['25us', '25us', '100us'] }";
-    let mut device = ssd(ONE_DIE, rest);
-    fill(&mut *device);
-    let mut out = Completions::new();
-    for (id, page) in [0, 1, 2].into_iter().enumerate() {
-        let request = numbered(id as u64, 0, Request::read(Lba(page * 4), 4));
-        device.submit(Nanos::ZERO, request).unwrap();
+    let mut host = full(rest);
+    for page in [0, 1, 2] {
+        host.submit(Request::read(Lba(page * 4), 4)).unwrap();
     }
-    device.submit(Nanos::ZERO, numbered(3, 0, Request::write(Lba(0), 4))).unwrap();
-    while let Some(at) = device.next_event() {
-        device.advance(at, &mut out);
-    }
-    let mut ends: Vec<_> = out.done.iter().map(|done| (done.id.0, done.at.0)).collect();
+    host.submit(Request::write(Lba(0), 4)).unwrap();
+    let mut ends: Vec<_> = host.drain().iter().map(|done| (done.id.0, done.at.0)).collect();
     ends.sort_unstable();
     let third = R + X + 100_000 + X;
     assert_eq!(ends, [(0, R + X), (1, R + 2 * X), (2, third), (3, third + X + P)]);
@@ -357,19 +358,9 @@ fn a_page_of_a_block_that_was_read_often_is_read_again() {
 #[test]
 fn a_small_part_of_a_page_is_read_sooner() {
     let nand = "nand.read_small = { up_to = '1KiB', read = ['10us'] }";
-    let mut device = ssd(ONE_DIE, nand);
-    fill(&mut *device);
     for (sectors, array) in [(1, 10_000), (2, 10_000), (3, R), (4, R)] {
-        let mut out = Completions::new();
-        device.submit(Nanos::ZERO, Request::read(Lba(0), sectors)).unwrap();
-        let mut at = Nanos::ZERO;
-        while out.done.is_empty() {
-            at = device.next_event().expect("the read ends");
-            device.advance(at, &mut out);
-        }
-        assert_eq!(at.0, array + u64::from(sectors) * X / 4, "{sectors} sectors");
-        device = ssd(ONE_DIE, nand);
-        fill(&mut *device);
+        let end = full(nand).answered(Request::read(Lba(0), sectors));
+        assert_eq!(end.0, array + u64::from(sectors) * X / 4, "{sectors} sectors");
     }
 }
 
@@ -396,24 +387,6 @@ fn a_paced_buffer_is_an_md1_queue() {
     close("all at once", times.rate(), 1e4, 1e-6);
 }
 
-/// Submit a request and return when it is answered.
-pub(crate) fn answered(device: &mut dyn Device, now: Nanos, request: Request) -> Nanos {
-    let id = request.id;
-    device.submit(now, request).unwrap();
-    let mut out = Completions::new();
-    loop {
-        let at = device.next_event().expect("it is answered");
-        device.advance(at, &mut out);
-        if out.done.iter().any(|done| done.id == id) {
-            return at;
-        }
-    }
-}
-
-pub(crate) fn numbered(id: u64, process: u32, request: Request) -> Request {
-    Request { id: sim::RequestId(id), process, ..request }
-}
-
 /// A read that comes 50 us into a program of 200 us: it pushes that aside for 5 us, but where
 /// writes wait for room and programs come first it waits for its end.
 #[test]
@@ -428,20 +401,13 @@ fn programs_are_not_suspended_while_writes_wait_for_room() {
 
 /// A read that comes 50 us into a program of 200 us, on a die with nothing else to do.
 fn read_beside_a_program(rest: &str, writes: u64) -> u64 {
-    let mut device = ssd(ONE_DIE, rest);
-    fill(&mut *device);
-    for id in 0..writes {
-        let write = Request::write(Lba(4 * id), 4);
-        device.submit(Nanos::ZERO, numbered(id, 1, write)).unwrap();
+    let mut host = full(rest);
+    for page in 0..writes {
+        host.submit(Request::write(Lba(4 * page), 4)).unwrap();
     }
     let now = Nanos(X + 50_000);
-    let mut out = Completions::new();
-    while device.next_event().is_some_and(|at| at <= now) {
-        let at = device.next_event().unwrap();
-        device.advance(at, &mut out);
-    }
-    let end = answered(&mut *device, now, numbered(99, 1, Request::read(Lba(400), 4)));
-    end.since(now).0 - R - X
+    host.run_until(now);
+    host.answered(Request::read(Lba(400), 4)).since(now).0 - R - X
 }
 
 /// It waits until the program has run for long enough to be suspended, and 5 us for that.
@@ -461,24 +427,17 @@ fn a_program_runs_for_a_while_before_it_can_be_suspended() {
 /// for the present one, though a die counts to 256 only.
 #[test]
 fn a_program_that_is_suspended_again_and_again_takes_its_time() {
-    let mut device = ssd(ONE_DIE, "nand.program = ['50ms']\nnand.program_suspend = '5us'");
-    fill(&mut *device);
-    device.submit(Nanos::ZERO, numbered(0, 1, Request::write(Lba(0), 4))).unwrap();
-    let (mut now, mut out) = (Nanos(X), Completions::new());
+    let mut host = full("nand.program = ['50ms']\nnand.program_suspend = '5us'");
+    host.submit(Request::write(Lba(0), 4)).unwrap();
+    let (mut now, mut early) = (Nanos(X), Vec::new());
     for id in 1..=2_400 {
         let next = now + Nanos(20_000);
-        while device.next_event().is_some_and(|at| at < next) {
-            device.advance(device.next_event().unwrap(), &mut out);
-        }
-        now = answered(&mut *device, next, numbered(id, 1, Request::read(Lba(400), 4)));
+        early.extend(host.run_until(next));
+        now = host.answered(Request::read(Lba(400), 4));
         assert_eq!(now.since(next).0, 5_000 + R + X, "read {id}");
     }
-    assert!(out.done.is_empty(), "{:?}", out.done);
-    while out.done.is_empty() {
-        let at = device.next_event().expect("it ends");
-        device.advance(at, &mut out);
-    }
-    assert_eq!(out.done[0].at.0, X + 50_000_000 + 2_400 * (5_000 + R + X));
+    assert!(early.is_empty(), "{early:?}");
+    assert_eq!(host.drain()[0].at.0, X + 50_000_000 + 2_400 * (5_000 + R + X));
 }
 
 /// The first write is being programmed, the others wait for their pace.
@@ -504,12 +463,12 @@ fn a_quiet_process_waits_for_the_commands_inside_only() {
         let rest = format!(
             "{host}\nbuffer = {{ capacity = '1MiB', access = '0us', pace = {{ page = '100us' }} }}"
         );
-        let mut device = ssd(ONE_DIE, &rest);
-        for id in 0..64 {
-            device.submit(Nanos::ZERO, numbered(id, 1, Request::write(Lba(4 * id), 4))).unwrap();
+        let mut host = Stepper::new(ssd(ONE_DIE, &rest));
+        let write = |process, page: u64| Request { process, ..Request::write(Lba(4 * page), 4) };
+        for page in 0..64 {
+            host.submit(write(1, page)).unwrap();
         }
-        let write = numbered(64, 2, Request::write(Lba(400), 4));
-        let end = answered(&mut *device, Nanos::ZERO, write);
+        let end = host.answered(write(2, 100));
         assert_eq!(end.0, ahead * 100_000, "{rest}");
     }
 }

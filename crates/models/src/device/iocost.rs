@@ -231,25 +231,21 @@ impl Device for Iocost {
 
 #[cfg(test)]
 mod tests {
-    use sim::{Lba, Rng};
+    use sim::{Lba, Rng, Stepper};
 
     use super::*;
 
     /// Requests in a second of `sectors` each, back to back.
     fn rate(params: &Params, op: Op, sectors: u32, random: bool) -> f64 {
-        let mut device = params.build(&Context { rng: Rng::new(1, "iocost") }).unwrap();
-        let pages = device.limits().sectors() / u64::from(sectors);
-        let (mut rng, mut out, count) = (Rng::new(1, "pages"), Completions::new(), 20_000);
-        let mut now = Nanos::ZERO;
+        let device = params.build(&Context { rng: Rng::new(1, "iocost") }).unwrap();
+        let mut host = Stepper::new(device);
+        let pages = host.device.limits().sectors() / u64::from(sectors);
+        let (mut rng, count) = (Rng::new(1, "pages"), 20_000);
         for id in 0..count {
             let page = if random { rng.below(pages) } else { id % pages };
-            let at = Lba(page * u64::from(sectors));
-            let request = Request { id: RequestId(id), ..Request::new(op, at, sectors) };
-            device.submit(now, request).unwrap();
-            now = device.next_event().unwrap();
-            device.advance(now, &mut out);
+            host.answered(Request::new(op, Lba(page * u64::from(sectors)), sectors));
         }
-        count as f64 / now.as_secs_f64()
+        count as f64 / host.now().as_secs_f64()
     }
 
     #[test]

@@ -7,7 +7,7 @@ use config::device::Context;
 use flash::device::ssd::Params;
 use flash::ftl::mapping::MappingScheme;
 use models::registry::DeviceModel;
-use sim::{Completions, Counters, Device, Lba, Nanos, Op, Request, RequestId, Rng, Stepper};
+use sim::{Counters, Device, Lba, Nanos, Op, Request, Rng, Stepper};
 
 /// Every part as (name, table), in the order of their names.
 fn parts() -> Vec<(String, toml::Table)> {
@@ -152,25 +152,19 @@ fn unloaded_read_ns(params: &Params, page_in_block: u32) -> u64 {
 #[test]
 fn an_unloaded_read_takes_what_the_table_says() {
     for (name, params) in ssds() {
-        let mut device = params.build(&Context { rng: Rng::new(1, &name) }).unwrap();
+        let device = params.build(&Context { rng: Rng::new(1, &name) }).unwrap();
+        let mut host = Stepper::new(device);
         let g = &params.geometry;
         let planes = g.channels * g.packages_per_channel * g.dies_per_package * g.planes_per_die;
         let page_sectors = g.page.0.0 / 512;
         // Four rows of pages over all planes: page types follow each other.
-        device.apply(&Request::write(Lba(0), planes * page_sectors as u32 * 4));
-        let mut now = Nanos::ZERO;
-        let mut out = Completions::new();
+        host.device.apply(&Request::write(Lba(0), planes * page_sectors as u32 * 4));
         for row in 0..4 {
             // Not the first plane: pages of 2 KiB come in pairs on neighbouring channels.
             let lpn = u64::from(row * planes + planes / 2);
-            device.submit(now, Request::read(Lba(lpn * page_sectors), 8)).unwrap();
-            let start = now;
-            while out.done.is_empty() {
-                now = device.next_event().expect("the read ends");
-                device.advance(now, &mut out);
-            }
-            out.done.clear();
-            let (took, expected) = (now.since(start).0, unloaded_read_ns(&params, row));
+            let start = host.now();
+            let end = host.answered(Request::read(Lba(lpn * page_sectors), 8));
+            let (took, expected) = (end.since(start).0, unloaded_read_ns(&params, row));
             // The bus model rounds to picoseconds per sector.
             assert!(took.abs_diff(expected) <= 1, "{name}: row {row}: {took} ns, not {expected}");
         }
@@ -178,19 +172,16 @@ fn an_unloaded_read_takes_what_the_table_says() {
 }
 
 /// Requests of so many sectors that a drive does in a second, one after the other.
-fn rate(device: &mut dyn Device, op: Op, sectors: u32, random: bool) -> f64 {
+fn rate(device: Box<dyn Device>, op: Op, sectors: u32, random: bool) -> f64 {
     let places = device.limits().sectors() / u64::from(sectors);
-    let (mut rng, mut out, count) = (Rng::new(1, "places"), Completions::new(), 4_000);
+    let (mut rng, mut host, count) = (Rng::new(1, "places"), Stepper::new(device), 4_000);
     // Each begins with a place of its own, so that the first one is not special.
-    let (mut now, start) = (Nanos::ZERO, rng.below(places - count));
+    let start = rng.below(places - count);
     for id in 0..count {
         let place = if random { rng.below(places) } else { start + id };
-        let request = Request::new(op, Lba(place * u64::from(sectors)), sectors);
-        device.submit(now, Request { id: RequestId(id), ..request }).unwrap();
-        now = device.next_event().expect("the request ends");
-        device.advance(now, &mut out);
+        host.answered(Request::new(op, Lba(place * u64::from(sectors)), sectors));
     }
-    count as f64 / now.as_secs_f64()
+    count as f64 / host.now().as_secs_f64()
 }
 
 #[test]
@@ -211,8 +202,8 @@ fn a_drive_of_six_numbers_gives_each_within_a_tenth() {
             ("wseqiops", Op::Write, 8, false),
             ("wrandiops", Op::Write, 8, true),
         ] {
-            let mut device = build(&name, "iocost", table["iocost"].clone());
-            let got = rate(&mut *device, op, sectors, random);
+            let device = build(&name, "iocost", table["iocost"].clone());
+            let got = rate(device, op, sectors, random);
             let got = if sectors > 8 { got * 512.0 * f64::from(sectors) } else { got };
             let error = got / number(key) - 1.0;
             assert!(error.abs() < 0.1, "{name}: {key} is {got}, not {}", number(key));

@@ -124,7 +124,7 @@ impl Params {
 
 #[cfg(test)]
 mod tests {
-    use sim::{Completions, Lba, Nanos, Request};
+    use sim::{Device, Lba, Nanos, Request, Stepper};
 
     use config::Duration;
 
@@ -153,73 +153,61 @@ mod tests {
         params
     }
 
+    type Host = Stepper<Box<dyn Device>>;
+
+    fn host(changes: super::Params) -> Host {
+        Stepper::new(build(&params(changes)).unwrap())
+    }
+
     /// Write pages `range`, one after the other, and say how long each took on average.
-    fn write(device: &mut dyn sim::Device, range: std::ops::Range<u64>, now: &mut Nanos) -> u64 {
+    fn write(host: &mut Host, range: std::ops::Range<u64>) -> u64 {
         let pages = range.end - range.start;
-        let each = range.map(|lpn| time(device, Request::write(Lba(lpn * 4), 4), now));
+        let each = range.map(|lpn| time(host, Request::write(Lba(lpn * 4), 4)));
         each.sum::<u64>() / pages
     }
 
     /// How long a request takes, in nanoseconds.
-    fn time(device: &mut dyn sim::Device, request: Request, now: &mut Nanos) -> u64 {
-        let (start, mut out) = (*now, Completions::new());
-        device.submit(start, request).unwrap();
-        while out.done.is_empty() {
-            *now = device.next_event().unwrap();
-            device.advance(*now, &mut out);
-        }
-        now.since(start).0
-    }
-
-    /// Let the drive do all it wants to do.
-    fn rest(device: &mut dyn sim::Device, now: &mut Nanos) {
-        let mut out = Completions::new();
-        while let Some(next) = device.next_event() {
-            *now = next;
-            device.advance(next, &mut out);
-        }
+    fn time(host: &mut Host, request: Request) -> u64 {
+        let start = host.now();
+        host.answered(request).since(start).0
     }
 
     #[test]
     fn a_burst_is_fast_until_the_cache_is_full_and_fast_again_after_a_rest() {
-        let mut device =
-            build(&params(super::Params { blocks_percent: 12.5, keep_free_percent: 5.0 })).unwrap();
-        let mut now = Nanos::ZERO;
+        let mut host = host(super::Params { blocks_percent: 12.5, keep_free_percent: 5.0 });
         let cache = u64::from(BLOCKS / 8 * (PAGES / 3));
-        assert_eq!(write(&mut *device, 0..cache, &mut now), 150_000 + BUS);
-        assert_eq!(write(&mut *device, cache..2 * cache, &mut now), 1_500_000 + BUS);
-        assert_eq!(count(&*device, "pslc_pages_written"), cache);
-        assert_eq!(count(&*device, "pslc_pages_folded"), 0);
+        assert_eq!(write(&mut host, 0..cache), 150_000 + BUS);
+        assert_eq!(write(&mut host, cache..2 * cache), 1_500_000 + BUS);
+        assert_eq!(count(&*host.device, "pslc_pages_written"), cache);
+        assert_eq!(count(&*host.device, "pslc_pages_folded"), 0);
 
-        rest(&mut *device, &mut now);
-        assert_eq!(count(&*device, "pslc_pages_folded"), cache);
-        assert_eq!(count(&*device, "flash_programs.gc"), cache);
+        host.drain();
+        assert_eq!(count(&*host.device, "pslc_pages_folded"), cache);
+        assert_eq!(count(&*host.device, "flash_programs.gc"), cache);
         // Overwritten before it is folded, a page is never moved.
         for _ in 0..2 {
-            assert_eq!(write(&mut *device, 0..cache / 2, &mut now), 150_000 + BUS);
+            assert_eq!(write(&mut host, 0..cache / 2), 150_000 + BUS);
         }
-        rest(&mut *device, &mut now);
-        assert_eq!(count(&*device, "pslc_pages_folded"), cache + cache / 2);
+        host.drain();
+        assert_eq!(count(&*host.device, "pslc_pages_folded"), cache + cache / 2);
     }
 
     #[test]
     fn the_cache_keeps_off_the_last_free_blocks() {
         let keep_free_percent = 50.0;
-        let mut device =
-            build(&params(super::Params { blocks_percent: 90.0, keep_free_percent })).unwrap();
-        let pages = device.limits().sectors() / 4;
-        write(&mut *device, 0..pages, &mut { Nanos::ZERO });
-        assert_eq!(count(&*device, "pslc_pages_written"), u64::from(BLOCKS / 2 * (PAGES / 3)));
+        let mut host = host(super::Params { blocks_percent: 90.0, keep_free_percent });
+        let pages = host.device.limits().sectors() / 4;
+        write(&mut host, 0..pages);
+        assert_eq!(count(&*host.device, "pslc_pages_written"), u64::from(BLOCKS / 2 * (PAGES / 3)));
     }
 
     #[test]
     fn a_page_is_read_at_the_speed_of_the_block_it_is_in() {
-        let mut device = build(&params(super::Params::default())).unwrap();
-        let mut now = Nanos::ZERO;
-        write(&mut *device, 0..u64::from(PAGES / 3), &mut now);
-        assert_eq!(time(&mut *device, Request::read(Lba(0), 4), &mut now), 20_000 + BUS);
-        rest(&mut *device, &mut now);
-        assert_eq!(time(&mut *device, Request::read(Lba(0), 4), &mut now), 25_000 + BUS);
+        let mut host = host(super::Params::default());
+        write(&mut host, 0..u64::from(PAGES / 3));
+        assert_eq!(time(&mut host, Request::read(Lba(0), 4)), 20_000 + BUS);
+        host.drain();
+        assert_eq!(time(&mut host, Request::read(Lba(0), 4)), 25_000 + BUS);
     }
 
     #[test]
