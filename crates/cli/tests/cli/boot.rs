@@ -262,7 +262,8 @@ fn booted(test: &Test, args: &[&str]) -> Option<Command> {
     loaded(test, &[&["--variant", "plain"], args].concat())
 }
 
-fn loaded(test: &Test, args: &[&str]) -> Option<Command> {
+/// That kernel, where it can be booted.
+pub(crate) fn bootable_kernel() -> Option<PathBuf> {
     let Some(kernel) = kernel() else {
         skip("boot", "no kernel of Debian's in the cache folder");
         return None;
@@ -271,6 +272,11 @@ fn loaded(test: &Test, args: &[&str]) -> Option<Command> {
         skip("boot", &format!("no {missing}"));
         return None;
     }
+    Some(kernel)
+}
+
+fn loaded(test: &Test, args: &[&str]) -> Option<Command> {
+    let kernel = bootable_kernel()?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
     command.args(["boot", "load"]).arg(kernel).args(args);
     command.env("TMPDIR", test.path(""));

@@ -7,20 +7,13 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::boot::kernel;
+use crate::boot::{bootable_kernel, kernel};
 use crate::common::skip;
 use crate::support::{Output, Test, entries};
 
 /// `snapshot try` with the kernel that `make clients` fetched; `None` where it cannot be booted.
 fn tried(test: &Test, args: &[&str]) -> Option<Output> {
-    let Some(kernel) = kernel() else {
-        skip("boot", "no kernel of Debian's in the cache folder");
-        return None;
-    };
-    if let [missing, ..] = boot::missing_packages()[..] {
-        skip("boot", &format!("no {missing}"));
-        return None;
-    }
+    let kernel = bootable_kernel()?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
     command.args(["snapshot", "try", "--json"]).arg(kernel).args(args);
     if !args.contains(&"--fill") {

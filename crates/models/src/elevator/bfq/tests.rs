@@ -1,11 +1,11 @@
 //! State tables by hand, and shares.
 
-use sim::{Nanos, Priority, PriorityClass};
+use sim::Nanos;
 
 use super::Params;
 use crate::elevator::Context;
 use crate::elevator::ElevatorPolicy;
-use crate::elevator::linux::tests::clients::{Client, run};
+use crate::elevator::linux::tests::fair;
 use crate::elevator::linux::tests::harness::{Medium, Rig};
 use config::Duration;
 
@@ -13,25 +13,9 @@ fn policy() -> ElevatorPolicy {
     ElevatorPolicy::Bfq(Params { low_latency: false, ..Params::default() })
 }
 
-fn level(level: u8) -> Priority {
-    Priority::new(PriorityClass::BestEffort, level)
-}
-
-/// The process has its answer after 1 ms; 8 ms later the other one may go.
 #[test]
 fn the_device_waits_for_the_process_whose_turn_it_is() {
-    for (asks, expected) in [(None, (9000, 5_000_000)), (Some(3000), (3000, 700_000))] {
-        let mut rig = Rig::new(&policy(), Medium::fixed(1000));
-        rig.read(1, 0, 8);
-        rig.read(2, 5_000_000, 8);
-        if let Some(us) = asks {
-            rig.until_us(us);
-            rig.read(1, 700_000, 8);
-        }
-        rig.until_us(20_000);
-        assert_eq!(rig.times()[1], expected);
-        assert_eq!(rig.count("anticipations_won"), u64::from(asks.is_some()));
-    }
+    fair::waits_for_whose_turn_it_is(&policy());
 }
 
 /// Two processes whose requests all wait, 1024 sectors each. The first budget is two thirds of
@@ -64,31 +48,13 @@ fn a_turn_ends_with_its_time() {
 
 #[test]
 fn equal_readers_have_equal_shares() {
-    for readers in [2, 4, 7] {
-        let clients: Vec<Client> = (0..readers).map(Client::reader).collect();
-        let out = run(&policy(), Medium::disk(), &clients, 30);
-        let mean = out.mb_s.iter().sum::<f64>() / readers as f64;
-        for share in &out.mb_s {
-            assert!((share / mean - 1.0).abs() < 0.05, "{readers}: {:?}", out.mb_s);
-        }
-        assert!(mean * readers as f64 > 38.0, "{:?}", out.mb_s);
-    }
+    fair::shares_equally(&policy(), [2, 4, 7], 38.0);
 }
 
-/// Weights are 80 and 10. The negative control is an elevator that knows no shares.
+/// Weights are 80 and 10.
 #[test]
 fn levels_0_and_7_share_as_8_to_1() {
-    let with = |l| Client { priority: level(l), ..Client::reader(u64::from(l)) };
-    let ratio = |policy: &ElevatorPolicy| {
-        let out = run(policy, Medium::disk(), &[with(0), with(7)], 60);
-        out.mb_s[0] / out.mb_s[1]
-    };
-    let bfq = ratio(&policy());
-    assert!((7.2..8.8).contains(&bfq), "{bfq}");
-    for other in ["none", "mq-deadline"] {
-        let other = ratio(&ElevatorPolicy::from_name(other).unwrap());
-        assert!((0.8..1.25).contains(&other), "{other}");
-    }
+    fair::shares_by_level(&policy(), 7.2..8.8, &["none", "mq-deadline"]);
 }
 
 /// Of the 40 requests after one process has begun beside another, which asked for so much that its

@@ -6,6 +6,7 @@ use super::Params;
 use crate::elevator::Context;
 use crate::elevator::ElevatorPolicy;
 use crate::elevator::linux::tests::clients::{Client, run};
+use crate::elevator::linux::tests::fair::{self, level};
 use crate::elevator::linux::tests::harness::{Medium, Rig};
 use config::Duration;
 
@@ -15,10 +16,6 @@ fn policy() -> ElevatorPolicy {
 
 fn without_idling() -> ElevatorPolicy {
     ElevatorPolicy::Cfq(Params { slice_idle: Duration(Nanos::ZERO), ..Params::default() })
-}
-
-fn level(level: u8) -> Priority {
-    Priority::new(PriorityClass::BestEffort, level)
 }
 
 /// One process, no idling: what waits goes by sector, from where the device is and then from the
@@ -35,22 +32,9 @@ fn one_process_has_a_sorted_queue() {
     assert_eq!(rig.count("idled_ns"), 0);
 }
 
-/// The process has its answer after 1 ms; 8 ms later the other one may go.
 #[test]
 fn the_device_waits_for_the_process_whose_turn_it_is() {
-    for (asks, expected) in [(None, (9000, 5_000_000)), (Some(3000), (3000, 700_000))] {
-        let mut rig = Rig::new(&policy(), Medium::fixed(1000));
-        rig.read(1, 0, 8);
-        rig.read(2, 5_000_000, 8);
-        if let Some(us) = asks {
-            rig.until_us(us);
-            rig.read(1, 700_000, 8);
-        }
-        rig.until_us(20_000);
-        assert_eq!(rig.times()[1], expected);
-        let wins = u64::from(asks.is_some());
-        assert_eq!(rig.count("anticipations_won"), wins);
-    }
+    fair::waits_for_whose_turn_it_is(&policy());
 }
 
 #[test]
@@ -133,35 +117,17 @@ fn the_idle_class_is_in_nobodys_way() {
     assert!(read.is_some_and(|(us, _)| us <= 25_000), "{:?}", rig.times());
 }
 
+/// Nearly what the disk can: 50 MB/s but for a seek per slice.
 #[test]
 fn equal_readers_have_equal_shares() {
-    for readers in [2, 4, 8] {
-        let clients: Vec<Client> = (0..readers).map(Client::reader).collect();
-        let out = run(&policy(), Medium::disk(), &clients, 30);
-        let mean = out.mb_s.iter().sum::<f64>() / readers as f64;
-        for share in &out.mb_s {
-            assert!((share / mean - 1.0).abs() < 0.05, "{readers}: {:?}", out.mb_s);
-        }
-        // Nearly what the disk can: 50 MB/s but for a seek per slice.
-        assert!(mean * readers as f64 > 40.0, "{:?}", out.mb_s);
-    }
+    fair::shares_equally(&policy(), [2, 4, 8], 40.0);
 }
 
-/// The negative control: an elevator without slices serves by place and time, whatever the level.
+/// The seek at the beginning of a slice is not part of it. The negative controls serve by place and
+/// time, whatever the level.
 #[test]
 fn levels_0_and_7_share_as_4_5_to_1() {
-    let with = |l| Client { priority: level(l), ..Client::reader(u64::from(l)) };
-    let ratio = |policy: &ElevatorPolicy| {
-        let out = run(policy, Medium::disk(), &[with(0), with(7)], 60);
-        out.mb_s[0] / out.mb_s[1]
-    };
-    let cfq = ratio(&policy());
-    // The seek at the beginning of a slice is not part of it.
-    assert!((4.3..5.6).contains(&cfq), "{cfq}");
-    for other in ["noop", "deadline", "anticipatory"] {
-        let other = ratio(&ElevatorPolicy::from_name(other).unwrap());
-        assert!((0.8..1.25).contains(&other), "{other}");
-    }
+    fair::shares_by_level(&policy(), 4.3..5.6, &["noop", "deadline", "anticipatory"]);
 }
 
 #[test]
