@@ -8,12 +8,12 @@ use std::time::{self, Instant};
 
 use attach::crash::{Cuts, Media, Options, Progress, Report, Sweep};
 use attach::travel::{self, Settings};
-use config::{Duration, Size, quoted};
+use config::{Duration, quoted};
 use study::Failure;
 
 use super::kernel;
 use super::results::Results;
-use super::travel::{faults, memory};
+use super::travel::{data_limit, faults, memory};
 use crate::interrupt;
 
 /// Without a number: cuts.
@@ -146,10 +146,7 @@ impl Args {
     fn options(self) -> Result<Options, Failure> {
         let cuts = self.cuts()?;
         let part = study::build_part_behind(None, &self.part, &self.sets, self.seed)?;
-        let data_limit = Size::parse(&self.data_limit).map_err(|why| {
-            Failure::input(format!("--data-limit {}: {why}", self.data_limit))
-                .expected("a size such as 500MiB or 64GiB")
-        })?;
+        let data_limit = data_limit(&self.data_limit)?;
         let limit = time("--limit", &self.limit)?;
         let compute_limit = time("--compute-limit", &self.compute_limit)?;
         let wall_limit = time("--wall-limit", &self.wall_limit)?;
@@ -177,7 +174,7 @@ impl Args {
                 seed: self.seed,
                 limit: limit.0,
                 compute_limit,
-                data_limit: data_limit.0,
+                data_limit,
                 host: study::host(&self.host)?,
                 faults: faults(&self.faults)?,
                 settings: Settings {

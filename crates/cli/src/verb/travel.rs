@@ -8,6 +8,7 @@ use std::time;
 use attach::DeviceOptions;
 use attach::travel::{FILE_SYSTEMS, MEMORY_MIN_MIB, Options, Outcome, SCHEDULERS, Settings, Timed};
 use config::{Duration, Size};
+use sim::Bytes;
 use study::Failure;
 
 use super::kernel;
@@ -125,10 +126,7 @@ impl Args {
         let compute_limit = time("--compute-limit", &self.compute_limit)?;
         let between_calls = self.between_calls.as_deref();
         let between_calls = between_calls.map(|text| time("--between-calls", text)).transpose()?;
-        let data_limit = Size::parse(&self.data_limit).map_err(|why| {
-            Failure::input(format!("--data-limit {}: {why}", self.data_limit))
-                .expected("a size such as 500MiB or 64GiB")
-        })?;
+        let data_limit = data_limit(&self.data_limit)?;
         let mut devices = Vec::new();
         let mut data = self.data.into_iter();
         let elevator = self.elevator.as_deref();
@@ -153,7 +151,7 @@ impl Args {
             seed: self.seed,
             limit: limit.0,
             compute_limit,
-            data_limit: data_limit.0,
+            data_limit,
             record: self.record,
             record_queue: self.record_queue,
             command: self.command,
@@ -200,6 +198,14 @@ fn input() -> Result<Vec<u8>, Failure> {
         Err(why) => Err(Failure::machine(format!("cannot read standard input: {why}"))
             .help("`< /dev/null` gives the command none")),
     }
+}
+
+pub(super) fn data_limit(text: &str) -> Result<Bytes, Failure> {
+    let limit = Size::parse(text).map_err(|why| {
+        Failure::input(format!("--data-limit {text}: {why}"))
+            .expected("a size such as 500MiB or 64GiB")
+    })?;
+    Ok(limit.0)
 }
 
 /// 256M and 256MiB are the same here, as they are to the kernel.
