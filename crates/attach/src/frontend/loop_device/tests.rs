@@ -84,7 +84,10 @@ fn what_is_for_the_device_reaches_it() {
     let write = Command::Write { fua: false };
     assert_eq!(ask(&transfer(16, 2, 512, 3, &[1, 2, 3])), (write, 512, 3, 3));
     assert_eq!(ask(&request(20, 2, &[0; 16])), (Command::Flush, 0, 0, 0));
-    assert_eq!(ask(&fallocate(2, 0, 1 << 20, 3)), (Command::Discard, 0, 1 << 20, 0));
+    // The kernel asks for a hole where it was to write zeroes, too, as for parts of a block.
+    let hole = Command::WriteZeroes { fua: false, may_discard: true };
+    assert_eq!(ask(&fallocate(2, 0, 1 << 20, 3)), (hole, 0, 1 << 20, 0));
+    assert_eq!(ask(&fallocate(2, 512, 1024, 3)), (hole, 512, 1024, 0));
     let zeroes = Command::WriteZeroes { fua: false, may_discard: false };
     assert_eq!(ask(&fallocate(2, 0, 4096, 0x11)), (zeroes, 0, 4096, 0));
 }

@@ -168,7 +168,9 @@ fn transfer<'a>(code: u32, body: &'a [u8], file: &FileInfo) -> Result<Transfer<'
 /// What a mode of fallocate means.
 fn hole(mode: u32, file: &FileInfo) -> Result<Command, i32> {
     match mode & !KEEP_SIZE {
-        PUNCH_HOLE if file.discard => Ok(Command::Discard),
+        // The kernel punches a hole for zeroes that it was asked to write, too, at a finer grain
+        // than discards have: what is left of a block must read as zeroes.
+        PUNCH_HOLE if file.discard => Ok(Command::WriteZeroes { fua: false, may_discard: true }),
         ZERO_RANGE => Ok(Command::WriteZeroes { fua: false, may_discard: false }),
         _ => Err(errno::OPNOTSUPP),
     }

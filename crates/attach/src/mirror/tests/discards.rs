@@ -48,6 +48,26 @@ fn many_discards_take_little_memory_and_let_a_write_pass() {
     assert_eq!(host.read(u64::from(BYTES) + 4096, 4096), [7; 4096]);
 }
 
+/// What a loop device is told when the kernel punches a hole for zeroes of less than a block.
+#[test]
+fn a_hole_of_sectors_reads_as_zeroes() {
+    use crate::frontend::loop_device::wire::{Ask, FileInfo, understand};
+    let folder = Folder::created(false, Mode::Log);
+    let mut host = Host::patient(&folder.start(false, [false; DEVICES]));
+    host.write(0, &[0x55; 8192]);
+    let (bytes, name) = (host.array.bytes(), "m".into());
+    let file = FileInfo { name, bytes, block_bytes: 4096, discard: true, read_only: false };
+    // FALLOCATE of the first file: its header, handle, offset, length and mode.
+    let mut request = [72u32, 43].map(u32::to_ne_bytes).concat();
+    request.extend([1u64, 2, 0, 0, 0, 512, 1024, 3].map(u64::to_ne_bytes).concat());
+    let Ask::Device { command, offset, bytes, .. } = understand(&request, &[file]) else {
+        panic!("it is refused")
+    };
+    host.ask(command, offset, &vec![0; bytes as usize]).unwrap();
+    let parts = [vec![0x55; 512], vec![0; 1024], vec![0x55; 8192 - 1536]];
+    assert!(host.read(0, 8192) == parts.concat());
+}
+
 #[test]
 fn a_stop_ends_what_was_begun() {
     let folder = Folder::created(false, Mode::Log);
