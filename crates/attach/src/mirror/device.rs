@@ -53,6 +53,9 @@ pub(super) struct Device {
     /// In tests: every request fails.
     #[cfg(test)]
     pub(super) broken: Arc<AtomicBool>,
+    /// In tests: so many requests fail.
+    #[cfg(test)]
+    pub(super) fails: Arc<std::sync::atomic::AtomicU32>,
     /// In tests: it goes through the page cache.
     #[cfg(test)]
     cached: bool,
@@ -99,6 +102,8 @@ impl Device {
             #[cfg(test)]
             broken: switches.broken,
             #[cfg(test)]
+            fails: Arc::default(),
+            #[cfg(test)]
             cached: switches.cached,
         })
     }
@@ -119,6 +124,8 @@ impl Device {
             frozen: Arc::clone(&self.frozen),
             #[cfg(test)]
             broken: Arc::clone(&self.broken),
+            #[cfg(test)]
+            fails: Arc::clone(&self.fails),
             #[cfg(test)]
             cached: self.cached,
         })
@@ -311,7 +318,10 @@ impl Device {
     /// In tests: every request may fail.
     pub(super) fn works(&self) -> io::Result<()> {
         #[cfg(test)]
-        if self.broken.load(Ordering::SeqCst) {
+        let fails = |left: u32| left.checked_sub(1);
+        if self.broken.load(Ordering::SeqCst)
+            || self.fails.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fails).is_ok()
+        {
             return Err(io::Error::other("broken for a test"));
         }
         Ok(())

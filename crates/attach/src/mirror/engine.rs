@@ -333,7 +333,9 @@ impl MirrorEngine {
                 self.history.progress.written[slot] += u64::from(span.blocks) * PAGE;
                 let page = self.layouts[slot].data + span.start;
                 let work = match self.orders.content(from, span.blocks) {
-                    Some(bytes) => Work::Write { page, bytes, durable: fua },
+                    // It may be tried again, so it must not cost what was written before.
+                    Some(bytes) if fua => Work::WriteAndFlush { page, bytes },
+                    Some(bytes) => Work::Write { page, bytes, durable: false },
                     None => Work::Zero { page, pages: span.blocks.into(), durable: fua },
                 };
                 self.workers.send(slot, io, work);

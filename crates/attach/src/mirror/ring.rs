@@ -46,6 +46,8 @@ enum RingOp {
         block: Block,
     },
     Write,
+    /// A write that a flush follows.
+    WriteAndFlush,
     /// Let the device make zeros by itself.
     Punch,
     Zeros,
@@ -95,10 +97,11 @@ impl Flight {
                 let into = &mut self.buffer.bytes_mut()[skip..];
                 opcode::Read::new(fd, into.as_mut_ptr(), left as u32).offset(self.at).build()
             }
-            RingOp::Write => {
+            RingOp::Write | RingOp::WriteAndFlush => {
                 let from = &self.buffer.bytes()[skip..];
                 let write = opcode::Write::new(fd, from.as_ptr(), left as u32).offset(self.at);
-                write.rw_flags(dsync).build()
+                let flushed = matches!(self.step, RingOp::WriteAndFlush);
+                write.rw_flags(if flushed { 0 } else { dsync }).build()
             }
             RingOp::Punch => {
                 let punch = opcode::Fallocate::new(fd, left as u64).offset(self.at);
@@ -129,7 +132,7 @@ impl Flight {
                         self.step = RingOp::Zeros;
                         None
                     }
-                    (RingOp::Write | RingOp::Zeros, _) if is_full(&why) => {
+                    (RingOp::Write | RingOp::WriteAndFlush | RingOp::Zeros, _) if is_full(&why) => {
                         self.full = true;
                         self.device.found_room(false);
                         None
@@ -143,7 +146,7 @@ impl Flight {
             RingOp::Punch => self.at = self.end,
             _ if moved == 0 => return Some(Err(io::ErrorKind::UnexpectedEof.into())),
             RingOp::Read { .. } => self.at += moved,
-            RingOp::Write | RingOp::Zeros => {
+            RingOp::Write | RingOp::WriteAndFlush | RingOp::Zeros => {
                 self.at += moved;
                 if std::mem::take(&mut self.full) {
                     self.device.found_room(true);
@@ -157,7 +160,7 @@ impl Flight {
                 let sums = sums(sums_of, block, &bytes);
                 Some(Ok((bytes, sums)))
             }
-            RingOp::Punch | RingOp::Zeros if self.durable => {
+            RingOp::WriteAndFlush | RingOp::Punch | RingOp::Zeros if self.durable => {
                 self.step = RingOp::Sync;
                 None
             }
@@ -217,6 +220,11 @@ impl Ring {
                 let mut buffer = self.buffer(bytes.get().len() / PAGE_BYTES);
                 buffer.bytes_mut().copy_from_slice(bytes.get());
                 (RingOp::Write, durable, page, buffer.pages(), buffer)
+            }
+            Work::WriteAndFlush { page, bytes } => {
+                let mut buffer = self.buffer(bytes.get().len() / PAGE_BYTES);
+                buffer.bytes_mut().copy_from_slice(bytes.get());
+                (RingOp::WriteAndFlush, true, page, buffer.pages(), buffer)
             }
             Work::Zero { page, pages, durable } => {
                 (RingOp::Punch, durable, page, pages, self.buffer(0))
@@ -323,7 +331,9 @@ impl Ring {
     fn end(&mut self, index: usize, outcome: Outcome, ended: &mut VecDeque<Done>) {
         let Some(flight) = self.flights[index].take() else { return };
         self.free.push(index);
-        if outcome.is_err() && flight.durable {
+        // By itself, or by its flush? A write or a hole before a flush leaves no doubt of others.
+        let makes_durable = matches!(flight.step, RingOp::Sync | RingOp::Write);
+        if outcome.is_err() && flight.durable && makes_durable {
             flight.device.distrust();
         }
         let Flight { medium, io, buffer, .. } = flight;

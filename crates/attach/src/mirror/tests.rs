@@ -82,6 +82,8 @@ struct Host {
     clock: Clock,
     frozen: [Arc<AtomicBool>; LEGS],
     broken: [Arc<AtomicBool>; LEGS],
+    /// So many requests fail.
+    fails: [Arc<AtomicU32>; LEGS],
 }
 
 impl Host {
@@ -115,12 +117,16 @@ impl Host {
         let broken = [0, 1].map(|leg: usize| {
             devices.slots[leg].as_ref().map_or_else(Default::default, |d| d.broken.clone())
         });
+        let fails = [0, 1].map(|leg: usize| {
+            devices.slots[leg].as_ref().map_or_else(Default::default, |d| d.fails.clone())
+        });
         let clock = Clock::start();
         Host {
             array: MirrorEngine::new(devices, opened, rules, clock.now()).unwrap(),
             clock,
             frozen,
             broken,
+            fails,
         }
     }
 
@@ -271,6 +277,33 @@ fn a_leg_that_failed_is_taken_back_when_asked_for() {
     let mut alone = Host::new(&after.start(false, [true, false, false]));
     assert_eq!(alone.read(0, 8192), [1; 8192]);
     assert!(alone.read(8192, 300_000) == vec![2; 300_000]);
+}
+
+/// A drive may remap what it cannot write: also a write that must be durable at once, and zeros,
+/// are tried twice, and what was written before them is not in doubt.
+#[test]
+fn a_write_that_must_be_durable_at_once_is_tried_twice() {
+    let folder = Folder::created(false, Mode::Log);
+    let mut host = Host::patient(&folder.start(false, [false; DEVICES]));
+    host.write(0, &[1; 4096]);
+    host.flush();
+    host.until("all is quiet", |array| array.core.quiet());
+    let zeros = Command::WriteZeroes { fua: true, may_discard: true };
+    for (nth, command) in [Command::Write { fua: true }, zeros].into_iter().enumerate() {
+        host.fails[SLOW].store(1, Ordering::SeqCst);
+        host.ask(command, nth as u64 * 4096, &[7; 4096]).unwrap();
+        assert_eq!(host.fails[SLOW].load(Ordering::SeqCst), 0, "nothing failed");
+        host.flush();
+        host.until("all is quiet", |array| array.core.quiet());
+        assert!(host.is(SLOW, State::Member), "{:?}", host.array.notices());
+    }
+    let after = folder.cut();
+    let mut alone = Host::new(&after.start(false, [true, false, false]));
+    assert_eq!(alone.read(0, 8192), [[7; 4096], [0; 4096]].concat());
+    // Twice is too often.
+    host.fails[SLOW].store(2, Ordering::SeqCst);
+    host.ask(Command::Write { fua: true }, 0, &[8; 4096]).unwrap();
+    assert!(!host.is(SLOW, State::Member));
 }
 
 /// A leg hangs in a request and never answers: it can be replaced all the same, and whatever it

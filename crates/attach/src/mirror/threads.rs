@@ -109,7 +109,7 @@ impl Threads {
                 while let Some(item) = queue.next() {
                     let Item { io, ref work, full } = item;
                     let outcome = perform(&device, work, sums_of);
-                    let writes = matches!(work, Work::Write { .. } | Work::Zero { .. });
+                    let writes = !matches!(work, Work::Read { .. } | Work::Flush);
                     if writes && outcome.as_ref().err().is_some_and(is_full) {
                         device.found_room(false);
                         queue.later(Item { full: true, ..item });
@@ -177,6 +177,11 @@ fn perform(device: &Device, work: &Work, sums_of: BlockSums) -> Outcome {
         }
         Work::Write { page, ref bytes, durable } => {
             device.write(page, bytes.get(), durable).map(|()| NOTHING)
+        }
+        Work::WriteAndFlush { page, ref bytes } => {
+            device.is_trusted()?;
+            device.write(page, bytes.get(), false)?;
+            device.sync().map(|()| NOTHING)
         }
         Work::Zero { page, pages, durable } => device.zero(page, pages, durable).map(|()| NOTHING),
         Work::Flush => device.sync().map(|()| NOTHING),

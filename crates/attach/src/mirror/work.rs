@@ -53,6 +53,12 @@ pub(super) enum Work {
         bytes: Bytes,
         durable: bool,
     },
+    /// A write that ends durable by a flush after it: it is known then which of the two failed,
+    /// and one that could not be written takes no earlier one along.
+    WriteAndFlush {
+        page: u64,
+        bytes: Bytes,
+    },
     Zero {
         page: u64,
         pages: u64,

@@ -177,6 +177,29 @@ fn after_a_failed_sync_nothing_is_said_to_be_durable() {
     assert_eq!(bench.reads(0, 1), [2; 4096]);
 }
 
+/// Unlike its flush, which may have lost others.
+#[test]
+fn a_write_that_fails_before_its_flush_takes_no_other_along() {
+    let Some(mut bench) = Bench::new("ring-fua") else { return };
+    let work = || Work::WriteAndFlush { page: 0, bytes: Bytes::all(vec![3; PAGE_BYTES]) };
+    let fails = |bench: &mut Bench| {
+        let index = bench.ring.lanes[0].waiting.pop_front().unwrap();
+        let flight = bench.ring.flights[index].as_mut().unwrap();
+        let outcome = flight.answered(-libc::EIO, of_one()).unwrap();
+        bench.ring.end(index, outcome, &mut VecDeque::new());
+    };
+    bench.begin(work());
+    fails(&mut bench);
+    bench.does(work()).unwrap();
+    bench.does(Work::Flush).unwrap();
+    assert_eq!(bench.reads(0, 1), [3; 4096]);
+    // It is written, and its flush fails.
+    bench.begin(work());
+    bench.answered(4096);
+    fails(&mut bench);
+    assert!(bench.does(work()).is_err() && bench.does(Work::Flush).is_err());
+}
+
 #[test]
 fn what_is_forgotten_never_begins() {
     let Some(mut bench) = Bench::new("ring-forget") else { return };
