@@ -48,6 +48,12 @@ pub trait Target: 'static {
         None
     }
 
+    /// Does a write keep its data in memory until it is answered? Else that is with the device when
+    /// it is submitted.
+    fn keeps_writes(&self) -> bool {
+        false
+    }
+
     /// Take a request that arrived at `arrived`. `sink` is what [`Target::begin_write`] gave for a
     /// write.
     fn submit(

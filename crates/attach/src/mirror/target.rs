@@ -34,6 +34,11 @@ impl Target for MirrorEngine {
         Ok(vec![Extent { bytes, hole: false }])
     }
 
+    /// Until both legs have it, and behind a leg that is late it waits.
+    fn keeps_writes(&self) -> bool {
+        true
+    }
+
     fn submit(&mut self, arrived: Wall, order: Order, sink: Option<Vec<u8>>, _: &mut BufferPool) {
         self.look(arrived);
         let is_write = matches!(order.command, Command::Write { .. });

@@ -330,9 +330,11 @@ impl<S> Connection<S> {
         let engine = &mut shared.exports[self.machine.agreement().export].engine;
         engine.write(&mut sink, piece, &mut shared.pool);
         if complete {
-            // What was kept of it is with the device now.
-            self.promised -= u64::from(request.bytes);
-            shared.budget.release(u64::from(request.bytes));
+            // What was kept of it is with the device now, unless that has only the memory it is in.
+            if !engine.keeps_writes() {
+                self.promised -= u64::from(request.bytes);
+                shared.budget.release(u64::from(request.bytes));
+            }
             self.submit(arrived, &request, Some(sink), shared);
         } else {
             self.sink = Some((request, sink))
@@ -356,7 +358,8 @@ impl<S> Connection<S> {
     pub(super) fn reply(&mut self, reply: Reply, shared: &mut SharedState<impl Target<Sink = S>>) {
         let Order { command, offset, bytes, ticket, .. } = reply.order;
         let is_read = command == Command::Read;
-        self.release_promise(kept_for(&reply.order), shared);
+        let engine = &shared.exports[self.machine.agreement().export].engine;
+        self.release_promise(kept_for(&reply.order, engine), shared);
         let (machine, cookie) = (&self.machine, ticket.tag);
         match reply.result {
             Ok(data) if is_read => {
@@ -424,8 +427,13 @@ fn put(out: &mut Out, shared: &mut SharedState<impl Target>, write: impl FnOnce(
 }
 
 /// What is promised for a request that the engine has, until it has answered.
-pub(super) fn kept_for(order: &Order) -> u64 {
-    REQUEST_BYTES + if order.command == Command::Read { u64::from(order.bytes) } else { 0 }
+pub(super) fn kept_for(order: &Order, engine: &impl Target) -> u64 {
+    let data = match order.command {
+        Command::Read => true,
+        Command::Write { .. } => engine.keeps_writes(),
+        _ => false,
+    };
+    REQUEST_BYTES + if data { u64::from(order.bytes) } else { 0 }
 }
 
 /// What a request promises.

@@ -401,14 +401,15 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
         }
     }
 
-    fn reply(&mut self, _export: usize, reply: Reply, shared: &mut SharedState<T>) {
+    fn reply(&mut self, export: usize, reply: Reply, shared: &mut SharedState<T>) {
         let ticket = reply.order.ticket;
         let client = self.clients.get_mut(ticket.connection as usize);
         match client.and_then(Option::as_mut).filter(|c| c.generation == ticket.generation) {
             Some(connection) => connection.reply(reply, shared),
             // It went away in the meantime.
             None => {
-                shared.budget.release(kept_for(&reply.order));
+                let kept = kept_for(&reply.order, &shared.exports[export].engine);
+                shared.budget.release(kept);
                 if let Ok(data) = reply.result {
                     shared.pool.put(data);
                 }
@@ -455,7 +456,9 @@ impl<T: Target> Frontend<T> for Nbd<T::Sink> {
         shared: &mut SharedState<T>,
         poll: &Poll,
     ) {
-        shared.budget.release(forgotten.iter().map(kept_for).sum());
+        let engine = &shared.exports[export].engine;
+        let kept = forgotten.iter().map(|order| kept_for(order, engine)).sum();
+        shared.budget.release(kept);
         for number in 0..self.clients.len() {
             if self.clients[number].as_ref().is_some_and(|client| client.uses(export)) {
                 self.end(number, shared, poll);

@@ -240,6 +240,106 @@ fn a_read_whose_client_has_left_takes_its_room_until_the_device_is_done() {
     }
 }
 
+/// Nothing but the memory that a write came in, until it is answered: a mirror whose legs hang.
+struct Keeps {
+    limits: sim::Limits,
+    orders: Vec<Order>,
+}
+
+impl Target for Keeps {
+    type Sink = u64;
+
+    fn limits(&self) -> &sim::Limits {
+        &self.limits
+    }
+
+    fn begin_write(&mut self, _: u64, _: u32) -> Result<u64, Refusal> {
+        Ok(0)
+    }
+
+    fn write(&mut self, sink: &mut u64, piece: &[u8], _: &mut crate::buffer_pool::BufferPool) {
+        *sink += piece.len() as u64;
+    }
+
+    fn abandon(&mut self, _: u64, _: &mut crate::buffer_pool::BufferPool) {}
+
+    fn extents(&mut self, _: u64, _: u64, _: usize) -> std::io::Result<Vec<crate::store::Extent>> {
+        Ok(Vec::new())
+    }
+
+    fn keeps_writes(&self) -> bool {
+        true
+    }
+
+    fn submit(
+        &mut self,
+        _: Wall,
+        order: Order,
+        sink: Option<u64>,
+        _: &mut crate::buffer_pool::BufferPool,
+    ) {
+        assert_eq!(sink, Some(order.bytes.into()));
+        self.orders.push(order);
+    }
+}
+
+#[test]
+fn a_write_that_the_target_keeps_takes_its_room_until_it_is_answered() {
+    use std::io::Write;
+    const ALL: u64 = 512 << 20;
+    let (capacity, block_bytes) = (sim::Bytes(1 << 20), 4096);
+    let limits = sim::Limits {
+        capacity,
+        block_bytes,
+        queue_depth_max: 128,
+        rotational: false,
+        write_cache: true,
+        discard: true,
+    };
+    let block = study::Block::default();
+    let identity = crate::identity::Identity::of(&block, &limits, "null", "null");
+    let engine = Keeps { limits, orders: Vec::new() };
+    let export = Export { name: "a".into(), identity, read_only: false, engine };
+    let mut nbd = Nbd::<u64>::new(Options::default(), exports());
+    let mut shared = SharedState::new(vec![export], Clock::start());
+    let poll = Poll::new().unwrap();
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    ours.set_nonblocking(true).unwrap();
+    nbd.admit(theirs.into(), &mut shared, &poll);
+    let mut asked = 3u32.to_be_bytes().to_vec();
+    asked.extend(wire::IHAVEOPT.to_be_bytes());
+    asked.extend([wire::option::EXPORT_NAME.to_be_bytes(), 1u32.to_be_bytes()].concat());
+    asked.push(b'a');
+    for _ in 0..100 {
+        asked.extend(request(wire::command::WRITE, 0, 0, 1 << 20));
+        asked.resize(asked.len() + (1 << 20), 7);
+    }
+    let (mut sent, mut idle) = (0, 0);
+    while sent < asked.len() && idle < 100 {
+        match ours.write(&asked[sent..]) {
+            Ok(bytes) => (sent, idle) = (sent + bytes, 0),
+            Err(_) => idle += 1,
+        }
+        let event = Event { token: FIRST_CLIENT, read: true, write: false, hang_up: false };
+        nbd.ready(event, &mut shared, &poll);
+        Frontend::<Keeps>::flush(&mut nbd, &mut shared, &poll);
+    }
+    let orders = std::mem::take(&mut shared.exports[0].engine.orders);
+    assert!((16..=64).contains(&orders.len()), "{} MiB are kept", orders.len());
+    // Some are answered to nobody.
+    let half = orders.len() / 2;
+    for (nth, order) in orders.into_iter().enumerate() {
+        if nth == half {
+            nbd.end(0, &mut shared, &poll);
+        }
+        let (arrived, due, op) = (Wall(0), Wall(0), sim::Op::Write);
+        let timing = crate::order::Timing { op, arrived, due, modelled_ns: None };
+        nbd.reply(0, Reply { order, timing, result: Ok(Vec::new()) }, &mut shared);
+    }
+    assert!(shared.budget.take(ALL), "some room was not given back");
+}
+
 #[test]
 fn the_newest_takes_the_place_of_the_oldest_who_has_not_agreed() {
     let mut served = Served::new();
