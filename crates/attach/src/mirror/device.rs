@@ -17,7 +17,7 @@ use super::claim::{Unclaimed, claim};
 use super::mutant::planted;
 use super::watch::{self, Asked};
 use crate::aligned::Aligned;
-use crate::zeroes::{self, PUNCH};
+use crate::zeroes::{self, PUNCH, ZERO};
 
 /// A page in bytes, where offsets are counted.
 pub(super) const PAGE: u64 = PAGE_BYTES as u64;
@@ -207,13 +207,14 @@ impl Device {
         Ok(())
     }
 
-    /// Make `pages` pages from `page` on read as zeros.
-    pub(super) fn zero(&self, page: u64, pages: u64, durable: bool) -> io::Result<()> {
+    /// Make `pages` pages from `page` on read as zeros; with `keep` they take room.
+    pub(super) fn zero(&self, page: u64, pages: u64, durable: bool, keep: bool) -> io::Result<()> {
         step();
         let (at, end) = (page * PAGE, (page + pages) * PAGE);
         watch::ask(self.file.as_raw_fd(), Asked::Zeros { at, bytes: end - at }, || {
             // Whatever cannot forget a range is told zeros instead.
-            if fallocate(&self.file, PUNCH, at, end - at).is_err() {
+            let how = if keep { ZERO } else { PUNCH };
+            if fallocate(&self.file, how, at, end - at).is_err() {
                 zeroes::write(&self.file, at, end)?;
             }
             Ok(0)
@@ -225,7 +226,7 @@ impl Device {
     /// was allocated ahead stays so. A block device forgets them if it can.
     pub(super) fn clear(&self, page: u64, pages: u64) -> io::Result<()> {
         if self.file.metadata()?.file_type().is_block_device() {
-            return self.zero(page, pages, false);
+            return self.zero(page, pages, false, false);
         }
         step();
         let (mut at, end) = (page * PAGE, (page + pages) * PAGE);
@@ -233,8 +234,7 @@ impl Device {
             // Holes, and what was allocated and never written, are zeros already.
             while let Some(data) = self.next(SeekFrom::Data(at))?.filter(|&data| data < end) {
                 at = self.next(SeekFrom::Hole(data))?.unwrap_or(end).min(end);
-                let keep = FallocateFlags::ZERO_RANGE.union(FallocateFlags::KEEP_SIZE);
-                if fallocate(&self.file, keep, data, at - data).is_err() {
+                if fallocate(&self.file, ZERO, data, at - data).is_err() {
                     zeroes::write(&self.file, data, at)?;
                 }
             }

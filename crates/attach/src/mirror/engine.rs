@@ -336,7 +336,10 @@ impl MirrorEngine {
                     // It may be tried again, so it must not cost what was written before.
                     Some(bytes) if fua => Work::WriteAndFlush { page, bytes },
                     Some(bytes) => Work::Write { page, bytes, durable: false },
-                    None => Work::Zero { page, pages: span.blocks.into(), durable: fua },
+                    None => {
+                        let (pages, keep) = (span.blocks.into(), self.orders.keeps_room(from));
+                        Work::Zero { page, pages, durable: fua, keep }
+                    }
                 };
                 self.workers.send(slot, io, work);
             }

@@ -207,7 +207,7 @@ impl Media for Devices {
 
     fn zero(&mut self, slot: Slot, block: Block, _: u32) -> Result<(), Broken> {
         let home = self.layout(slot).data + block;
-        self.write(slot, |device| device.zero(home, 1, false))
+        self.write(slot, |device| device.zero(home, 1, false, false))
     }
 
     fn copy(&mut self, from: Slot, to: Slot, block: Block) -> Result<(), Broken> {

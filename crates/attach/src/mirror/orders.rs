@@ -33,7 +33,10 @@ struct CoreRequest {
 enum Payload {
     Read,
     Flush,
-    Zeros,
+    Zeros {
+        /// They must take room.
+        keep: bool,
+    },
     Data(Bytes),
     /// A write of less than its blocks: what they hold, what comes over it, and where.
     Part {
@@ -209,7 +212,11 @@ impl Orders {
                 let sums = sums(self.sums, first, bytes.get());
                 (Content::Data, Payload::Data(bytes), sums)
             }
-            None => (Content::Zeros, Payload::Zeros, sums(self.sums, first, &vec![0; length])),
+            None => {
+                let keep = matches!(order.command, Command::WriteZeroes { may_discard: false, .. });
+                let sums = sums(self.sums, first, &vec![0; length]);
+                (Content::Zeros, Payload::Zeros { keep }, sums)
+            }
         };
         let id = self.add(name, span, payload);
         Told::Write { id, span, content, fua, sums }
@@ -239,6 +246,12 @@ impl Orders {
                 _ => None,
             },
         }
+    }
+
+    /// Must the zeros that the core names take room?
+    pub(super) fn keeps_room(&self, from: Source) -> bool {
+        let Source::Host { id, .. } = from else { return false };
+        matches!(self.requests.get(&id).map(|it| &it.payload), Some(Payload::Zeros { keep: true }))
     }
 
     /// `blocks` blocks of what a request reads, or lays something over, are these.

@@ -22,7 +22,7 @@ use super::mutant::planted;
 use super::watch::Watched;
 use super::work::{Done, MediumId, NOTHING, Outcome, Work, sums};
 use crate::aligned::Aligned;
-use crate::zeroes::PUNCH;
+use crate::zeroes::{PUNCH, ZERO};
 
 /// Requests that the kernel is told of in one call.
 const ENTRIES: u32 = 256;
@@ -48,8 +48,10 @@ enum RingOp {
     Write,
     /// A write that a flush follows.
     WriteAndFlush,
-    /// Let the device make zeros by itself.
-    Punch,
+    /// Let the device make zeros by itself; they take room or not.
+    Punch {
+        keep: bool,
+    },
     Zeros,
     Sync,
 }
@@ -103,9 +105,10 @@ impl Flight {
                 let flushed = matches!(self.step, RingOp::WriteAndFlush);
                 write.rw_flags(if flushed { 0 } else { dsync }).build()
             }
-            RingOp::Punch => {
+            RingOp::Punch { keep } => {
+                let how = if keep { ZERO } else { PUNCH };
                 let punch = opcode::Fallocate::new(fd, left as u64).offset(self.at);
-                punch.mode(PUNCH.bits() as i32).build()
+                punch.mode(how.bits() as i32).build()
             }
             RingOp::Zeros => {
                 let zeros = &self.buffer.bytes()[..left.min(ZERO_PAGES * PAGE_BYTES)];
@@ -126,7 +129,7 @@ impl Flight {
                 return match (self.step, why.kind()) {
                     (_, io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => None,
                     // It cannot.
-                    (RingOp::Punch, _) => {
+                    (RingOp::Punch { .. }, _) => {
                         let pages = ((self.end - self.at) / PAGE) as usize;
                         self.buffer = Aligned::new(pages.min(ZERO_PAGES));
                         self.step = RingOp::Zeros;
@@ -143,7 +146,7 @@ impl Flight {
         };
         match self.step {
             RingOp::Sync => return Some(Ok(NOTHING)),
-            RingOp::Punch => self.at = self.end,
+            RingOp::Punch { .. } => self.at = self.end,
             _ if moved == 0 => return Some(Err(io::ErrorKind::UnexpectedEof.into())),
             RingOp::Read { .. } => self.at += moved,
             RingOp::Write | RingOp::WriteAndFlush | RingOp::Zeros => {
@@ -160,7 +163,7 @@ impl Flight {
                 let sums = sums(sums_of, block, &bytes);
                 Some(Ok((bytes, sums)))
             }
-            RingOp::WriteAndFlush | RingOp::Punch | RingOp::Zeros if self.durable => {
+            RingOp::WriteAndFlush | RingOp::Punch { .. } | RingOp::Zeros if self.durable => {
                 self.step = RingOp::Sync;
                 None
             }
@@ -226,8 +229,8 @@ impl Ring {
                 buffer.bytes_mut().copy_from_slice(bytes.get());
                 (RingOp::WriteAndFlush, true, page, buffer.pages(), buffer)
             }
-            Work::Zero { page, pages, durable } => {
-                (RingOp::Punch, durable, page, pages, self.buffer(0))
+            Work::Zero { page, pages, durable, keep } => {
+                (RingOp::Punch { keep }, durable, page, pages, self.buffer(0))
             }
             Work::Flush => (RingOp::Sync, true, 0, 0, self.buffer(0)),
         };

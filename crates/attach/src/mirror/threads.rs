@@ -183,7 +183,9 @@ fn perform(device: &Device, work: &Work, sums_of: BlockSums) -> Outcome {
             device.write(page, bytes.get(), false)?;
             device.sync().map(|()| NOTHING)
         }
-        Work::Zero { page, pages, durable } => device.zero(page, pages, durable).map(|()| NOTHING),
+        Work::Zero { page, pages, durable, keep } => {
+            device.zero(page, pages, durable, keep).map(|()| NOTHING)
+        }
         Work::Flush => device.sync().map(|()| NOTHING),
     }
 }

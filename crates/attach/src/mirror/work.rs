@@ -63,6 +63,8 @@ pub(super) enum Work {
         page: u64,
         pages: u64,
         durable: bool,
+        /// They must take room, so no hole is made.
+        keep: bool,
     },
     Flush,
 }

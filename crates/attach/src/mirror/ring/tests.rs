@@ -101,7 +101,7 @@ fn what_was_written_is_read_and_what_was_zeroed_is_zero() {
     bench.does(write(3, 7, 160, false)).unwrap();
     bench.does(write(5, 8, 1, true)).unwrap();
     bench.does(Work::Flush).unwrap();
-    bench.does(Work::Zero { page: 100, pages: 2, durable: true }).unwrap();
+    bench.does(Work::Zero { page: 100, pages: 2, durable: true, keep: false }).unwrap();
     let bytes = bench.reads(3, 160);
     for (page, bytes) in (3..).zip(bytes.chunks(PAGE_BYTES)) {
         let value = [7, 8, 0][usize::from(page == 5) + 2 * usize::from((100..102).contains(&page))];
@@ -128,7 +128,7 @@ fn a_part_is_followed_by_the_rest() {
 fn a_device_that_makes_no_zeros_is_given_them() {
     let Some(mut bench) = Bench::new("ring-zeros") else { return };
     bench.does(write(0, 1, 200, true)).unwrap();
-    bench.begin(Work::Zero { page: 1, pages: 150, durable: true });
+    bench.begin(Work::Zero { page: 1, pages: 150, durable: true, keep: false });
     bench.answered(-libc::EOPNOTSUPP);
     bench.ended().unwrap();
     let bytes = bench.reads(0, 200);
@@ -266,7 +266,9 @@ fn what_is_under_way_when_a_ring_goes_reaches_no_other_file() {
     std::fs::write(&path, vec![1; 4 << 20]).unwrap();
     for _ in 0..100 {
         let Some(mut bench) = Bench::new("ring-gone") else { break };
-        (0..64).for_each(|page| bench.begin(Work::Zero { page, pages: 1, durable: false }));
+        (0..64).for_each(|page| {
+            bench.begin(Work::Zero { page, pages: 1, durable: false, keep: false })
+        });
         bench.ring.submit(&mut VecDeque::new());
         drop(bench);
         let others = std::iter::repeat_with(|| {

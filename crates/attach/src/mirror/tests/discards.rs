@@ -68,6 +68,32 @@ fn a_hole_of_sectors_reads_as_zeroes() {
     assert!(host.read(0, 8192) == parts.concat());
 }
 
+/// Past the page cache, and through it where there is no ring.
+#[test]
+fn zeros_that_must_take_room_are_no_hole() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = Folder::created(false, Mode::Log);
+    let mut host = Host::patient(&folder.start(false, [false; DEVICES]));
+    const LENGTH: usize = 4 << 20;
+    let room = || ["fast", "slow"].map(|leg| folder.0.join(leg).metadata().unwrap().blocks());
+    let mut taken = [0; 2];
+    for may_discard in [false, true] {
+        host.write(0, &vec![7; LENGTH]);
+        host.flush();
+        host.until("all is quiet", |array| array.core.quiet());
+        let before = room();
+        let zeros = Command::WriteZeroes { fua: true, may_discard };
+        host.ask(zeros, 0, &vec![0; LENGTH]).unwrap();
+        host.until("all is quiet", |array| array.core.quiet());
+        assert!(host.read(0, LENGTH) == vec![0; LENGTH]);
+        let after = room();
+        let freed = [0, 1].map(|leg| before[leg].saturating_sub(after[leg]) * 512);
+        taken[usize::from(may_discard)] = freed[0].min(freed[1]);
+        assert_eq!(freed.map(|bytes| bytes > LENGTH as u64 / 2), [may_discard; 2], "{freed:?}");
+    }
+    assert!(taken[0] < taken[1], "{taken:?}");
+}
+
 #[test]
 fn a_stop_ends_what_was_begun() {
     let folder = Folder::created(false, Mode::Log);
