@@ -259,7 +259,7 @@ impl MirrorEngine {
         self.orders.kept()
     }
 
-    fn done(&mut self, Done { medium, io, outcome }: Done) {
+    pub(super) fn done(&mut self, Done { medium, io, outcome }: Done) {
         let span = self.core.span_of(io);
         #[cfg(test)]
         let outcome = self.spoilt(medium.slot, span, outcome);
@@ -273,7 +273,11 @@ impl MirrorEngine {
             Err(why) => {
                 match span {
                     Some(span) => self.trouble(About::Failed(medium.slot, why.to_string()), span),
-                    None => self.notices.push(format!("{}: {why}", super::NAMES[medium.slot])),
+                    None => {
+                        let why = why.to_string();
+                        let line = self.troubles.request(self.latest, medium.slot, why);
+                        self.notices.extend(line);
+                    }
                 }
                 self.tell(Event::Done { io, result: Err(IoError) });
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use mirror::core::State;
+use mirror::core::{Io, State};
 use mirror::policy::lag::LagRules;
 use mirror::{DEVICES, FAST, LEGS, Mode, SLOW, Span, WITNESS};
 use sim::Nanos;
@@ -17,6 +17,7 @@ use sim::Nanos;
 use super::engine::MirrorEngine;
 use super::media::Asked;
 use super::open::{Start, open};
+use super::work::{Done, MediumId};
 use super::{CreateOptions, NAMES, Paths, create, media};
 use crate::buffer_pool::BufferPool;
 use crate::clock::Clock;
@@ -277,6 +278,21 @@ fn a_leg_that_failed_is_taken_back_when_asked_for() {
     let mut alone = Host::new(&after.start(false, [true, false, false]));
     assert_eq!(alone.read(0, 8192), [1; 8192]);
     assert!(alone.read(8192, 300_000) == vec![2; 300_000]);
+}
+
+/// What nobody waits for any more, such as the rest of a leg that was left out, fills no log.
+#[test]
+fn requests_that_fail_are_told_in_few_lines() {
+    let folder = Folder::created(false, Mode::Log);
+    let mut host = Host::patient(&folder.start(false, [false; DEVICES]));
+    host.array.notices();
+    for number in 0..1000 {
+        let (medium, io) = (MediumId { slot: SLOW, past: 0 }, Io(1 << 40 | number));
+        let outcome = Err(std::io::ErrorKind::UnexpectedEof.into());
+        host.array.done(Done { medium, io, outcome });
+    }
+    let lines = host.array.notices();
+    assert!(!lines.is_empty() && lines.len() <= 10, "{} lines: {}", lines.len(), lines[0]);
 }
 
 /// A drive may remap what it cannot write: also a write that must be durable at once, and zeros,

@@ -26,6 +26,8 @@ const SECTORS: u64 = 8;
 pub(super) enum About {
     /// A request to a device failed, for this reason.
     Failed(Slot, String),
+    /// The same, of one that is for no blocks, or that nobody waits for any more.
+    Request(Slot, String),
     /// A copy is wrong, or cannot be read.
     Wrong(Slot),
     /// No leg can be read.
@@ -40,6 +42,7 @@ impl About {
     fn line(&self, what: &str) -> String {
         match self {
             About::Failed(slot, why) => format!("{}: {what}: {why}", NAMES[*slot]),
+            About::Request(slot, why) => format!("{}: {what}{why}", NAMES[*slot]),
             About::Wrong(slot) => {
                 let (name, other) = (NAMES[*slot], NAMES[mirror::other(*slot)]);
                 format!("{name}: {what} wrong or unreadable, to be repaired from {other}")
@@ -77,6 +80,17 @@ struct Kind {
     left_out: u64,
 }
 
+impl Kind {
+    /// One more line in this minute?
+    fn may_tell(&mut self, now: Nanos) -> bool {
+        if self.minute.is_none_or(|since| now.since(since) >= MINUTE) {
+            (self.minute, self.lines) = (Some(now), 0);
+        }
+        self.lines += 1;
+        self.lines <= LINES
+    }
+}
+
 /// What is to be told, and what was.
 #[derive(Default)]
 pub(super) struct Troubles {
@@ -106,17 +120,24 @@ impl Troubles {
         }
     }
 
+    /// A request failed that is for no blocks: the line to be told now, if it is one more of a few.
+    pub(super) fn request(&mut self, now: Nanos, slot: Slot, why: String) -> Option<String> {
+        let about = About::Request(slot, why);
+        let kind = self.kinds.entry(about.clone()).or_default();
+        if kind.may_tell(now) {
+            return Some(about.line(""));
+        }
+        kind.left_out += 1;
+        None
+    }
+
     fn tell(&mut self, now: Nanos, about: &About, range: Span) {
         let Some(kind) = self.kinds.get_mut(about) else { return };
         if kind.told.len() == TOLD {
             kind.told.pop_front();
         }
         kind.told.push_back((range, now));
-        if kind.minute.is_none_or(|since| now.since(since) >= MINUTE) {
-            (kind.minute, kind.lines) = (Some(now), 0);
-        }
-        kind.lines += 1;
-        if kind.lines <= LINES {
+        if kind.may_tell(now) {
             self.lines.push(about.line(&Blocks(range).to_string()))
         } else {
             kind.left_out += u64::from(range.blocks)
@@ -135,7 +156,11 @@ impl Troubles {
             let Some(kind) = self.kinds.get_mut(&about) else { continue };
             if kind.left_out > 0 && kind.minute.is_some_and(|since| ripe(since, MINUTE)) {
                 let count = std::mem::take(&mut kind.left_out);
-                self.lines.push(about.line(&format!("{count} more blocks")));
+                let what = match about {
+                    About::Request(..) => format!("{count} more requests: "),
+                    _ => format!("{count} more blocks"),
+                };
+                self.lines.push(about.line(&what));
             }
         }
         std::mem::take(&mut self.lines)
@@ -189,5 +214,10 @@ mod tests {
         assert_eq!(lines[0], "slow: blocks 0 to 1 (sectors 0 to 15): it is broken");
         assert_eq!(troubles.due(), Some(s(61)));
         assert_eq!(troubles.lines(s(61), false), ["slow: 1980 more blocks: it is broken"]);
+        let mut request = |at| troubles.request(s(at), 1, "it is broken".into());
+        let lines: Vec<String> = (0..1000).filter_map(|_| request(100)).collect();
+        assert_eq!(lines, ["slow: it is broken"; LINES as usize]);
+        assert_eq!(troubles.due(), Some(s(160)));
+        assert_eq!(troubles.lines(s(160), false), ["slow: 990 more requests: it is broken"]);
     }
 }
