@@ -107,8 +107,12 @@ fn patiently(
                 let help = "stop that one first, if it is the right device";
                 return Err(Unclaimed::Held(Failure::input(text).help(help)));
             }
-            _ => {
-                let text = format!("{shown} is in use: another mirror serves {what}");
+            (_, holder) => {
+                let user = match holder {
+                    Some(Holder::Lives(process)) => user(process, what),
+                    _ => format!("somebody has locked {what}"),
+                };
+                let text = format!("{shown} is in use: {user}");
                 return Err(Unclaimed::Held(Failure::input(text).help("stop that one first")));
             }
         }
@@ -117,9 +121,24 @@ fn patiently(
 
 /// Who locked a file.
 enum Holder {
-    Lives,
+    /// This process, which is there.
+    Lives(u32),
     /// It was this process, which is no more.
     Gone(u32),
+}
+
+/// What a process does that has locked a device, or what it is made of.
+fn user(process: u32, what: &str) -> String {
+    let of = |name| std::fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default();
+    told(process, &of("cmdline"), &of("comm"), what)
+}
+
+fn told(process: u32, command: &str, name: &str, what: &str) -> String {
+    let words: Vec<&str> = command.split('\0').collect();
+    match words.windows(2).any(|pair| pair == ["mirror", "serve"]) {
+        true => format!("another mirror serves {what}"),
+        false => format!("{} (process {process}) has locked {what}", name.trim()),
+    }
 }
 
 fn holder_of(path: &Path) -> Option<Holder> {
@@ -134,8 +153,8 @@ fn holder_of(path: &Path) -> Option<Holder> {
         let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
         state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
     };
-    if holders.iter().any(lives) {
-        return Some(Holder::Lives);
+    if let Some(&process) = holders.iter().find(|process| lives(process)) {
+        return Some(Holder::Lives(process));
     }
     holders.first().copied().map(Holder::Gone)
 }
@@ -161,6 +180,21 @@ fn holder(line: &str, device: Option<u64>, inode: u64) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_locked_a_device_is_named() {
+        let serves = "/usr/bin/blocklab\0mirror\0serve\0--fast\0a\0";
+        assert_eq!(told(7, serves, "blocklab\n", "it"), "another mirror serves it");
+        let copies = told(7, "flock\0a\0cp\0mirror\0", "flock\n", "a, which it is made of");
+        assert_eq!(copies, "flock (process 7) has locked a, which it is made of");
+        let path = std::env::temp_dir().join(format!("blocklab-claim-{}", std::process::id()));
+        let _locked = locked(File::create(&path).unwrap()).ok().unwrap();
+        let claimed = claim(&path, || OpenOptions::new().read(true).write(true).open(&path));
+        std::fs::remove_file(&path).unwrap();
+        let Err(Unclaimed::Held(failure)) = claimed else { panic!("it is had twice") };
+        let by = format!("(process {}) has locked it", std::process::id());
+        assert!(failure.message.ends_with(&by), "{}", failure.message);
+    }
 
     #[test]
     fn a_line_of_locks_names_its_holder() {
