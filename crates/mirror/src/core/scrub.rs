@@ -26,12 +26,14 @@ struct Comparison {
 pub(super) struct Scrub {
     active: bool,
     next: u64,
+    /// Up to here block by block: one of these could not be read, and the others are compared.
+    singly: u64,
     turn: Option<Comparison>,
     turns: u64,
 }
 
 snapshot_fields!(Comparison { span, expected, got });
-snapshot_fields!(Scrub { active, next, turn, turns });
+snapshot_fields!(Scrub { active, next, singly, turn, turns });
 
 impl Scrub {
     pub(super) fn idle(&self) -> bool {
@@ -53,7 +55,7 @@ impl Core {
     pub(super) fn scrub_start(&mut self) {
         let members = (0..LEGS).all(|leg| self.members[leg].state == State::Member);
         if members && !self.scrub.active {
-            (self.scrub.active, self.scrub.next) = (true, 0);
+            (self.scrub.active, self.scrub.next, self.scrub.singly) = (true, 0, 0);
         }
     }
 
@@ -72,7 +74,12 @@ impl Core {
             return;
         }
         let mut start = self.scrub.next;
-        while start < self.geometry.blocks && self.table.is_lost(start) {
+        let singly = self.scrub.singly;
+        let marked = |block| (0..LEGS).any(|leg| self.members[leg].bad.contains(&block));
+        // What is known to be wrong is being repaired, and may not be readable yet.
+        while start < self.geometry.blocks
+            && (self.table.is_lost(start) || (start < singly && marked(start)))
+        {
             start += 1;
         }
         if start >= self.geometry.blocks {
@@ -80,7 +87,8 @@ impl Core {
             self.out.push(Action::Notice(Notice::Scrubbed));
             return;
         }
-        let mut span = Span::new(start, (self.geometry.blocks - start).min(BLOCKS) as u32);
+        let most = if start < singly { 1 } else { BLOCKS };
+        let mut span = Span::new(start, (self.geometry.blocks - start).min(most) as u32);
         if let Some(lost) = self.table.first_lost(span) {
             span.blocks = (lost - start) as u32;
         }
@@ -122,6 +130,9 @@ impl Core {
             self.doubt(leg, span);
         }
         if failed.contains(&true) {
+            if span.blocks > 1 {
+                (self.scrub.next, self.scrub.singly) = (span.start, span.end());
+            }
             return;
         }
         for (nth, block) in span.iter().enumerate() {

@@ -117,3 +117,20 @@ fn a_flush_waits_until_the_mark_is_gone_from_media() {
     assert_eq!((before, bench.core.lost()), (1, 0));
     assert!((0..LEGS).all(|leg| bench.legs[leg].table[21] != LOST));
 }
+
+/// One block of those that a scrub compares at once cannot be read; the others are compared all the
+/// same.
+#[test]
+fn a_scrub_compares_the_neighbours_of_a_bad_sector() {
+    let mut bench = bench();
+    bench.legs[SLOW].unreadable.insert(16);
+    bench.legs[FAST].data[17] = 5;
+    bench.legs[SLOW].data[30] = 6;
+    bench.scrub();
+    assert_eq!((bench.core.stats().mismatches, bench.said(Notice::Scrubbed)), (3, 1));
+    let whole: Vec<u64> = (0..BLOCKS).map(|block| block + 1000).collect();
+    assert_eq!([FAST, SLOW].map(|leg| bench.legs[leg].data == whole), [true; LEGS]);
+    assert!(bench.legs[SLOW].unreadable.is_empty());
+    // Beyond them it goes on as before.
+    assert_eq!(bench.legs[FAST].reads.get(&40), None);
+}
