@@ -108,6 +108,11 @@ impl ActivityLog {
         }
     }
 
+    /// Are pages of maps being written to the legs?
+    pub(super) fn in_checkpoint(&self) -> bool {
+        self.checkpoint.is_some()
+    }
+
     pub(super) fn is_cold(&self) -> bool {
         self.hot.is_empty() && self.checkpoint.is_none()
     }

@@ -12,11 +12,17 @@ use crate::policy::expect::Work;
 use crate::types::{DEVICES, LEGS, Mode, Slot, Span, WITNESS};
 use sim::{Loader, Saver, Snapshot, SnapshotError, mix64, snapshot_fields};
 
+/// Pages of the table that a leg that joins is given at a time. Each is as old as the moment at
+/// which it was given, so what waits behind too many of them would pass for a leg that hangs; and
+/// each is held in memory until then.
+const TABLE_PAGES_MAX: u32 = 32;
+
 /// The steps of a join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Join {
-    /// Its checksum table is being written and its old log made void; pages to go.
-    Ready(u32),
+    /// Its checksum table is being written and its old log made void: pages that are out, and the
+    /// page of the table that comes next.
+    Ready { out: u32, next: u64 },
     /// The members record it as one of them, at this version.
     Named(u64),
     /// It records itself, at this version.
@@ -25,18 +31,18 @@ enum Join {
 
 impl Join {
     /// As numbers: which step, and what it carries.
-    fn code(self) -> (u8, u64) {
+    fn code(self) -> (u8, u64, u32) {
         match self {
-            Join::Ready(pages) => (0, pages.into()),
-            Join::Named(version) => (1, version),
-            Join::Written(version) => (2, version),
+            Join::Ready { out, next } => (0, next, out),
+            Join::Named(version) => (1, version, 0),
+            Join::Written(version) => (2, version, 0),
         }
     }
 }
 
 impl Default for Join {
     fn default() -> Join {
-        Join::Ready(0)
+        Join::Ready { out: 0, next: 0 }
     }
 }
 
@@ -45,13 +51,13 @@ impl Snapshot for Join {
         self.code().save(to);
     }
     fn restore(&mut self, from: &mut Loader) -> Result<(), SnapshotError> {
-        let mut code = (0u8, 0);
+        let mut code = (0u8, 0, 0);
         code.restore(from)?;
         *self = match code {
-            (0, pages) => Join::Ready(pages as u32),
-            (1, version) => Join::Named(version),
-            (2, version) => Join::Written(version),
-            (step, _) => {
+            (0, next, out) => Join::Ready { out, next },
+            (1, version, _) => Join::Named(version),
+            (2, version, _) => Join::Written(version),
+            (step, ..) => {
                 return Err(SnapshotError::Damaged(format!("{step} is no step of a join")));
             }
         };
@@ -254,8 +260,8 @@ impl Core {
         if let Some(own) = &self.superblocks.own[slot] {
             self.superblocks.content.seen[slot] = own.as_seen();
         }
-        if let Some(Join::Ready(pages)) = &mut self.superblocks.join[slot] {
-            *pages -= 1;
+        if let Some(Join::Ready { out, .. }) = &mut self.superblocks.join[slot] {
+            *out -= 1;
             return;
         }
         if self.members[slot].state != State::Filling {
@@ -268,10 +274,17 @@ impl Core {
     pub(super) fn join_step(&mut self, slot: Slot) {
         let next = match self.superblocks.join[slot] {
             None => {
-                let pages = if slot < LEGS { self.write_table(slot) } else { 0 };
-                Join::Ready(pages + self.void_log(slot))
+                let next = if slot < LEGS { 0 } else { self.table.pages() };
+                Join::Ready { out: self.void_log(slot), next }
             }
-            Some(Join::Ready(0)) if slot == WITNESS || self.activity_complete(slot) => {
+            Some(Join::Ready { out, next }) if next < self.table.pages() => {
+                // What a checkpoint writes of the table may be the same page at the same place.
+                if out >= TABLE_PAGES_MAX || self.activity.in_checkpoint() {
+                    return;
+                }
+                self.write_table(slot, out, next)
+            }
+            Some(Join::Ready { out: 0, .. }) if slot == WITNESS || self.activity_complete(slot) => {
                 let content = &mut self.superblocks.content;
                 content.members[slot] = Membership::Member;
                 content.armed_witness |= slot == WITNESS;
@@ -309,20 +322,22 @@ impl Core {
         1
     }
 
-    fn write_table(&mut self, slot: Slot) -> u32 {
-        let mut pages = 0;
-        for index in 0..self.table.pages() {
-            let Some(meta) = self.table_page_again(index) else { continue };
-            let io = self.issue(slot, Purpose::JoinTable, Work::Write, Span::new(0, 1));
-            self.out.push(Action::Meta { io, slot, meta });
-            pages += 1;
+    /// Write the table from page `next` on, as far as the leg is given it at a time.
+    fn write_table(&mut self, slot: Slot, mut out: u32, mut next: u64) -> Join {
+        while next < self.table.pages() && out < TABLE_PAGES_MAX {
+            if let Some(meta) = self.table_page_again(next) {
+                let io = self.issue(slot, Purpose::JoinTable, Work::Write, Span::new(0, 1));
+                self.out.push(Action::Meta { io, slot, meta });
+                out += 1;
+            }
+            next += 1;
         }
-        pages
+        Join::Ready { out, next }
     }
 
     pub(super) fn join_table_done(&mut self, slot: Slot) {
-        if let Some(Join::Ready(pages)) = &mut self.superblocks.join[slot] {
-            *pages -= 1;
+        if let Some(Join::Ready { out, .. }) = &mut self.superblocks.join[slot] {
+            *out -= 1;
         }
     }
 

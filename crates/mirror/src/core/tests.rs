@@ -36,6 +36,11 @@ struct Leg {
     reads: BTreeMap<u64, u32>,
     /// Its page of the table on media.
     table: Vec<(u32, u32)>,
+    /// It writes one page of the table after the other, each as long; until when it does.
+    pages_take: Nanos,
+    pages_until: Nanos,
+    /// The most of them that it had at once.
+    pages_max: usize,
     /// Its hot extents were written to it.
     has_activity: bool,
 }
@@ -82,6 +87,9 @@ impl Bench {
             refuses: false,
             reads: BTreeMap::new(),
             table: vec![(0, 0); BLOCKS as usize],
+            pages_take: Nanos::ZERO,
+            pages_until: Nanos::ZERO,
+            pages_max: 0,
             has_activity: false,
         };
         let mut bench = Bench {
@@ -150,7 +158,15 @@ impl Bench {
     }
 
     fn send(&mut self, io: Io, slot: Slot, op: Op) {
-        self.flying.insert((self.now + self.legs[slot].takes, io), (slot, op));
+        let leg = &mut self.legs[slot];
+        let mut at = self.now + leg.takes;
+        if leg.pages_take > Nanos::ZERO && matches!(op, Op::Table(_)) {
+            leg.pages_until = leg.pages_until.max(self.now) + leg.pages_take;
+            at = leg.pages_until;
+            let pages = |flying: &&(Slot, Op)| flying.0 == slot && matches!(flying.1, Op::Table(_));
+            leg.pages_max = leg.pages_max.max(1 + self.flying.values().filter(pages).count());
+        }
+        self.flying.insert((at, io), (slot, op));
     }
 
     /// Go to the next thing that happens; false when nothing will.

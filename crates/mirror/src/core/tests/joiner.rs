@@ -69,3 +69,34 @@ fn a_leg_that_starts_as_filling_is_no_member_without_its_hot_extents() {
     bench.until(|bench| bench.is(SLOW, State::Member));
     assert!(bench.legs[SLOW].has_activity);
 }
+
+/// A leg whose table takes longer to write than it may be silent: it is given a few pages at a
+/// time, since those that wait in its own queue are as old as the moment it was given them.
+#[test]
+fn a_leg_with_a_large_table_joins() {
+    const PAGES: u64 = 3000;
+    let mut config = Config::new(Mode::Log);
+    config.hot_max = 16;
+    let mut bench = Bench::opened(config, false, |opened| {
+        let blocks = PAGES * crate::format::maps::SUMS_PER_PAGE;
+        opened.superblock.geometry.blocks = blocks;
+        opened.out_of_sync = [(); LEGS].map(|()| crate::core::Regions::new(blocks, 16));
+        opened.table = crate::core::Table::new(blocks);
+        (0..blocks).step_by(500).for_each(|block| opened.table.set(block, 1, 1));
+        opened.state[SLOW] = State::Out;
+    });
+    bench.legs[SLOW].pages_take = Nanos::from_millis(5);
+    bench.tell(Event::Returned(SLOW));
+    // The host goes on, and what it writes goes cold meanwhile.
+    let mut turn = 0;
+    while !bench.is(SLOW, State::Member) {
+        turn += 1;
+        bench.write(Span::new(turn * 97 % (PAGES * 500), 1), turn, false);
+        bench.run_to(bench.now + Nanos::from_millis(20));
+        assert!(bench.now < Nanos::from_secs(60), "{:?}", bench.core.states());
+    }
+    let stats = bench.core.stats();
+    assert_eq!((stats.drops, stats.joins, stats.checkpoints > 20), (0, 1, true));
+    let most = bench.legs[SLOW].pages_max;
+    assert!(most <= 40 && bench.now > Nanos::from_secs(14), "{most} at once until {}", bench.now);
+}
