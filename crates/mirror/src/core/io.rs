@@ -4,7 +4,7 @@ use sim::{Loader, Nanos, Saver, Snapshot, SnapshotError, snapshot_fields};
 
 use super::event::Io;
 use crate::policy::expect::Class;
-use crate::types::Slot;
+use crate::types::{Slot, Span};
 
 /// Index of a live write.
 pub(super) type WriteIndex = u32;
@@ -105,12 +105,14 @@ pub(super) struct Out {
     pub(super) slot: Slot,
     pub(super) purpose: Purpose,
     pub(super) class: Class,
+    /// The blocks, if it is about data.
+    pub(super) span: Span,
     pub(super) issued: Nanos,
     /// The device was given up on; the answer is only awaited.
     pub(super) zombie: bool,
 }
 
-snapshot_fields!(Out { slot, purpose, class, issued, zombie });
+snapshot_fields!(Out { slot, purpose, class, span, issued, zombie });
 
 /// A slab: the low half of an [`Io`] is the index, the high half counts its uses.
 #[derive(Clone, Debug, Default)]

@@ -498,6 +498,11 @@ impl Core {
         if out.zombie || self.failed {
             let member = &mut self.members[out.slot];
             member.zombies -= u32::from(out.zombie);
+            // A sector that a drive tries for longer than it may be silent: that is written over
+            // when the leg is filled, or it would be left out for it again and again.
+            if result.is_err() && out.purpose.reads() && member.state.lacks() {
+                member.out_of_sync.insert(out.span);
+            }
             // After so long it is no freeze: an operator should look at it.
             member.returns &= self.now.since(out.issued) < self.config.lag.fail_after;
             if out.purpose.reads() {
@@ -555,7 +560,7 @@ impl Core {
         let class = crate::policy::expect::Class::new(work, span.blocks, member.outstanding);
         member.outstanding += 1;
         let issued = self.now;
-        let io = self.ios.insert(io::Out { slot, purpose, class, issued, zombie: false });
+        let io = self.ios.insert(io::Out { slot, purpose, class, span, issued, zombie: false });
         self.members[slot].waiting.push_back((io, issued, class));
         io
     }

@@ -29,6 +29,8 @@ struct Leg {
     data: Vec<u64>,
     unreadable: BTreeSet<u64>,
     /// It answers no read of data with anything but an error.
+    /// It tries so long to read one of them.
+    tries_for: Nanos,
     blind: bool,
     /// It answers no write of data with anything but an error.
     refuses: bool,
@@ -85,6 +87,7 @@ impl Bench {
             unreadable: BTreeSet::new(),
             blind: false,
             refuses: false,
+            tries_for: Nanos::ZERO,
             reads: BTreeMap::new(),
             table: vec![(0, 0); BLOCKS as usize],
             pages_take: Nanos::ZERO,
@@ -160,9 +163,16 @@ impl Bench {
     fn send(&mut self, io: Io, slot: Slot, op: Op) {
         let leg = &mut self.legs[slot];
         let mut at = self.now + leg.takes;
-        if leg.pages_take > Nanos::ZERO && matches!(op, Op::Table(_)) {
-            leg.pages_until = leg.pages_until.max(self.now) + leg.pages_take;
-            at = leg.pages_until;
+        if let Op::Read(span) = &op
+            && span.iter().any(|block| leg.unreadable.contains(&block))
+        {
+            at += leg.tries_for;
+        }
+        if matches!(op, Op::Table(_)) {
+            if leg.pages_take > Nanos::ZERO {
+                leg.pages_until = leg.pages_until.max(self.now) + leg.pages_take;
+                at = leg.pages_until;
+            }
             let pages = |flying: &&(Slot, Op)| flying.0 == slot && matches!(flying.1, Op::Table(_));
             leg.pages_max = leg.pages_max.max(1 + self.flying.values().filter(pages).count());
         }

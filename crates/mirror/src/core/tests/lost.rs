@@ -134,3 +134,19 @@ fn a_scrub_compares_the_neighbours_of_a_bad_sector() {
     // Beyond them it goes on as before.
     assert_eq!(bench.legs[FAST].reads.get(&40), None);
 }
+
+/// The drive tries a sector for longer than a leg may be silent: it is left out, comes back, and
+/// then the sector is written over.
+#[test]
+fn a_bad_sector_that_takes_seconds_is_repaired() {
+    let mut bench = bench();
+    bench.legs[SLOW].unreadable.insert(21);
+    bench.legs[SLOW].tries_for = Nanos::from_secs(7);
+    bench.scrub();
+    assert_eq!(bench.core.stats().drops, 1, "{:?}", bench.notices);
+    bench.until(|bench| bench.is(SLOW, State::Member));
+    assert!(bench.legs[SLOW].unreadable.is_empty());
+    bench.scrub();
+    assert_eq!((bench.core.stats().drops, bench.said(Notice::Scrubbed)), (1, 1));
+    assert_eq!(bench.legs[SLOW].data[21], 1021);
+}
