@@ -46,6 +46,8 @@ pub(super) struct MirrorEngine {
     running: Running,
     /// The time that it ran: what the core is told.
     pub(super) latest: Nanos,
+    /// Requests that the devices have done.
+    requests_done: u64,
     stop_wanted: bool,
     stopped: bool,
     pub(super) failed: bool,
@@ -97,6 +99,7 @@ impl MirrorEngine {
             troubles: Troubles::default(),
             running,
             latest,
+            requests_done: 0,
             stop_wanted: false,
             stopped: false,
             failed: false,
@@ -248,6 +251,11 @@ impl MirrorEngine {
         self.stopped || self.failed
     }
 
+    /// Requests that the devices have done since the start.
+    pub(super) fn requests_done(&self) -> u64 {
+        self.requests_done
+    }
+
     /// Every leg has failed.
     pub(super) fn failed(&self) -> bool {
         self.failed
@@ -265,6 +273,7 @@ impl MirrorEngine {
         let outcome = self.spoilt(medium.slot, span, outcome);
         match outcome {
             Ok((bytes, sums)) => {
+                self.requests_done += 1;
                 if !sums.is_empty() {
                     self.orders.keep(io, bytes);
                 }

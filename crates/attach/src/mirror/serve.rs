@@ -53,8 +53,29 @@ pub(super) const RETURNING: u64 = FREE + 2;
 /// And those that follow.
 const CONTROL: u64 = FREE + 3;
 
-/// A stop in order that takes longer is given up: what is left is recovered at the next start.
+/// A stop in order is given up when the devices do nothing for longer: what is left is recovered at
+/// the next start.
 const STOP_NS_MAX: u64 = 60_000_000_000;
+
+/// How long a stop goes on.
+struct Patience {
+    done: u64,
+    until: Wall,
+}
+
+impl Patience {
+    fn new(now: Wall, done: u64) -> Patience {
+        Patience { done, until: now.plus(STOP_NS_MAX) }
+    }
+
+    /// True while the devices have done something lately; they have done `done` requests by now.
+    fn lasts(&mut self, now: Wall, done: u64) -> bool {
+        if self.done != done {
+            *self = Patience::new(now, done);
+        }
+        now < self.until
+    }
+}
 
 pub(super) struct Server<'n> {
     /// Dropped first.
@@ -152,11 +173,12 @@ impl Server<'_> {
         let SharedState { exports, pool, .. } = &mut all.shared;
         exports[0].engine.submit(now, flush, None, pool);
         self.engine().stop();
-        let end = now.plus(STOP_NS_MAX);
-        while !self.engine().over()
-            && self.event_loop.now() < end
-            && !self.event_loop.supervisor.interrupted()
-        {
+        let mut patience = Patience::new(now, 0);
+        while !self.engine().over() && !self.event_loop.supervisor.interrupted() {
+            let (now, done) = (self.event_loop.now(), self.engine().requests_done());
+            if !patience.lasts(now, done) {
+                break;
+            }
             let due = self.answer().min(self.event_loop.now().plus(100_000_000));
             if self.engine().over() {
                 break;
@@ -211,3 +233,16 @@ impl Serving for Server<'_> {
 
 /// A ticket that no client has.
 const NOBODY: Ticket = Ticket { connection: u32::MAX, generation: 0, tag: 0 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_lasts_as_long_as_the_devices_do_something() {
+        let now = |seconds: u64| Wall(seconds * 1_000_000_000);
+        let mut patience = Patience::new(now(0), 5);
+        assert!(patience.lasts(now(59), 5) && patience.lasts(now(59), 6));
+        assert!(patience.lasts(now(118), 6) && !patience.lasts(now(119), 6));
+    }
+}

@@ -5,7 +5,7 @@
 //! know which of its own recorded checksums may be outdated. An extent goes cold by a checkpoint:
 //! its checksums, and what a left-out leg lacks of it, are written first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sim::snapshot_fields;
 
@@ -20,6 +20,9 @@ use crate::policy::Rules;
 use crate::policy::expect::Work;
 use crate::types::{DEVICES, LEGS, Slot, Span};
 
+/// Pages of maps that a checkpoint writes to a leg at once, but for one large extent.
+const CHECKPOINT_PAGES_MAX: usize = 64;
+
 #[derive(Clone, Copy, Default, Debug)]
 struct Hot {
     /// The version that records it.
@@ -33,11 +36,11 @@ struct Hot {
 #[derive(Clone, Default, Debug)]
 struct Checkpoint {
     number: u64,
-    /// The extent that goes cold; `None` when the marks of lost blocks are recorded.
-    extent: Option<u32>,
+    /// The extents that go cold; none when the marks of lost blocks are recorded.
+    extents: Vec<u32>,
     /// Pages that are not written yet on each leg.
     pending: [u32; LEGS],
-    /// A write came in between, or a leg left: the extent stays hot.
+    /// A write came in between, or a leg left: they stay hot.
     void: bool,
 }
 
@@ -60,7 +63,7 @@ pub(super) struct ActivityLog {
 }
 
 snapshot_fields!(Hot { version, live, touched });
-snapshot_fields!(Checkpoint { number, extent, pending, void });
+snapshot_fields!(Checkpoint { number, extents, pending, void });
 snapshot_fields!(ActivityLog {
     hot,
     version,
@@ -142,7 +145,7 @@ impl Core {
         let mut needed = 0;
         for extent in extents {
             if let Some(checkpoint) = &mut log.checkpoint
-                && checkpoint.extent == Some(extent)
+                && checkpoint.extents.contains(&extent)
                 && !planted!(self.config.rules, CoolWhileWritten)
             {
                 checkpoint.void = true;
@@ -230,33 +233,57 @@ impl Core {
     fn record_marks(&mut self) {
         let pages = self.marks.record();
         let metas = pages.into_iter().filter_map(|page| self.table_page(page)).collect();
-        self.begin_checkpoint(None, metas);
+        self.begin_checkpoint(Vec::new(), metas);
     }
 
-    /// Begin to make the extent cold that was touched longest ago.
+    /// Begin to make the extent cold that was touched longest ago; a stop takes as many as a
+    /// checkpoint has pages for.
     fn checkpoint(&mut self) {
         let idle = self.activity.hot.iter().filter(|(_, hot)| hot.live == 0);
-        let Some((&extent, _)) = idle.min_by_key(|(_, hot)| hot.touched) else {
+        let mut idle: Vec<(u64, u32)> = idle.map(|(&extent, hot)| (hot.touched, extent)).collect();
+        if idle.is_empty() {
             self.again |= !self.activity.pressed && !self.activity.hot.is_empty();
             self.activity.pressed = !self.activity.hot.is_empty();
             return;
-        };
+        }
         self.activity.pressed = false;
+        idle.sort_unstable();
+        let (mut extents, mut pages, mut bits) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+        for (_, extent) in idle {
+            let (mut more, mut more_bits) = self.pages_of(extent);
+            more.retain(|page| !pages.contains(page));
+            more_bits.retain(|page| !bits.contains(page));
+            let out = pages.len() + bits.len() + more.len() + more_bits.len();
+            if !extents.is_empty() && (!self.stopping || out > CHECKPOINT_PAGES_MAX) {
+                break;
+            }
+            extents.push(extent);
+            pages.extend(more);
+            bits.extend(more_bits);
+        }
+        let mut metas: Vec<Meta> =
+            pages.into_iter().filter_map(|page| self.table_page(page)).collect();
+        if !planted!(self.config.rules, CoolWithoutBitmap) {
+            metas.extend(self.bitmap_pages(bits));
+        }
+        self.begin_checkpoint(extents, metas);
+    }
+
+    /// The pages of the table, and of the bitmap when a leg lacks anything, that say what an extent
+    /// holds.
+    fn pages_of(&self, extent: u32) -> (Vec<u64>, Vec<u64>) {
         let size = u64::from(self.geometry.extent_blocks);
         let start = u64::from(extent) * size;
-        let end = (start + size).min(self.geometry.blocks);
-        let mut metas = Vec::new();
-        for page in Table::page_of(start)..=Table::page_of(end - 1) {
-            metas.extend(self.table_page(page));
-        }
-        if !planted!(self.config.rules, CoolWithoutBitmap) {
-            metas.extend(self.bitmap_pages(Span::new(start, (end - start) as u32)));
-        }
-        self.begin_checkpoint(Some(extent), metas);
+        let last = (start + size).min(self.geometry.blocks) - 1;
+        let pages = Table::page_of(start)..=Table::page_of(last);
+        let pages = pages.filter(|&page| self.table.page(page).is_some()).collect();
+        let bits = |block: u64| block / u64::from(self.geometry.region_blocks) / BITS_PER_PAGE;
+        let lacks = (0..LEGS).any(|leg| self.members[leg].state.lacks());
+        (pages, if lacks { (bits(start)..=bits(last)).collect() } else { Vec::new() })
     }
 
     /// Write pages of maps to every leg that keeps them.
-    fn begin_checkpoint(&mut self, extent: Option<u32>, metas: Vec<Meta>) {
+    fn begin_checkpoint(&mut self, extents: Vec<u32>, metas: Vec<Meta>) {
         self.activity.checkpoints += 1;
         let number = self.activity.checkpoints;
         let mut pending = [0; LEGS];
@@ -269,7 +296,7 @@ impl Core {
                 *pending += 1;
             }
         }
-        self.activity.checkpoint = Some(Checkpoint { number, extent, pending, void: false });
+        self.activity.checkpoint = Some(Checkpoint { number, extents, pending, void: false });
     }
 
     fn map_version(&mut self, bitmap: bool, index: u64) -> u64 {
@@ -303,15 +330,13 @@ impl Core {
         Some(Meta::Table(TablePage { version, index, sums }))
     }
 
-    /// The pages of the bitmap over a span, when a leg lacks anything.
-    fn bitmap_pages(&mut self, span: Span) -> Vec<Meta> {
+    /// These pages of the bitmap of the leg that lacks anything.
+    fn bitmap_pages(&mut self, pages: BTreeSet<u64>) -> Vec<Meta> {
         let Some(leg) = (0..LEGS).find(|&leg| self.members[leg].state.lacks()) else {
             return Vec::new();
         };
-        let region = |block: u64| block / u64::from(self.geometry.region_blocks);
-        let pages = region(span.start) / BITS_PER_PAGE..=region(span.end() - 1) / BITS_PER_PAGE;
         let words = (BITS_PER_PAGE / 64) as usize;
-        pages
+        { pages.into_iter() }
             .map(|index| {
                 let version = self.map_version(true, index);
                 let regions = &self.members[leg].out_of_sync;
@@ -332,11 +357,13 @@ impl Core {
     fn checkpoint_end(&mut self) {
         let Some(checkpoint) = self.activity.checkpoint.take() else { return };
         self.again = true;
-        let Some(extent) = checkpoint.extent else { return self.marks_done() };
+        if checkpoint.extents.is_empty() {
+            return self.marks_done();
+        }
         self.activity.wants_room = false;
         if !checkpoint.void {
-            self.stats.checkpoints += 1;
-            self.activity.hot.remove(&extent);
+            self.stats.checkpoints += checkpoint.extents.len() as u64;
+            self.activity.hot.retain(|extent, _| !checkpoint.extents.contains(extent));
             // The next transaction records it; until then it counts as hot, which is harmless.
             if self.stopping {
                 self.activity.version += 1;

@@ -5,6 +5,7 @@ mod joiner;
 mod late;
 mod lost;
 mod returned;
+mod stop;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,9 +29,9 @@ struct Leg {
     /// By the block's number within [`BLOCKS`].
     data: Vec<u64>,
     unreadable: BTreeSet<u64>,
-    /// It answers no read of data with anything but an error.
     /// It tries so long to read one of them.
     tries_for: Nanos,
+    /// It answers no read of data with anything but an error.
     blind: bool,
     /// It answers no write of data with anything but an error.
     refuses: bool,
@@ -64,6 +65,7 @@ struct Bench {
     next_id: HostId,
     replies: BTreeMap<HostId, (Nanos, Result<(), IoError>)>,
     notices: Vec<Notice>,
+    stopped: bool,
 }
 
 impl Bench {
@@ -85,9 +87,9 @@ impl Bench {
             takes: Nanos::from_millis(1),
             data: vec![0; BLOCKS as usize],
             unreadable: BTreeSet::new(),
+            tries_for: Nanos::ZERO,
             blind: false,
             refuses: false,
-            tries_for: Nanos::ZERO,
             reads: BTreeMap::new(),
             table: vec![(0, 0); BLOCKS as usize],
             pages_take: Nanos::ZERO,
@@ -105,6 +107,7 @@ impl Bench {
             next_id: 0,
             replies: BTreeMap::new(),
             notices: Vec::new(),
+            stopped: false,
         };
         bench.act();
         bench
@@ -148,7 +151,8 @@ impl Bench {
                 Action::Reply { id, result } => drop(self.replies.insert(id, (self.now, result))),
                 Action::Drop { io } => drop(self.buffers.remove(&io)),
                 Action::Notice(notice) => self.notices.push(notice),
-                Action::Merge { .. } | Action::Free { .. } | Action::Stopped => {}
+                Action::Stopped => self.stopped = true,
+                Action::Merge { .. } | Action::Free { .. } => {}
             }
         }
     }
