@@ -141,7 +141,7 @@ mod tests {
     /// the leg that held it came back after the other one had been stopped in order.
     #[test]
     fn what_a_leg_was_given_last_counts_after_the_other_was_stopped_in_order() {
-        let kill = hunt(Mutant::SkipOwnActivityAfterStop, 3000, 400);
+        let kill = hunt(Mutant::SkipOwnActivityAfterStop, 5000, 400);
         println!("{kill:?}");
         assert!(kill.is_some());
     }
