@@ -123,6 +123,12 @@ impl Collector {
         self.pools[pool as usize].background
     }
 
+    /// The host uses the pool's flash again. What was begun is ended, as the drive's time allows.
+    #[inline]
+    pub fn end_rest(&mut self, pool: u32) {
+        self.pools[pool as usize].background = false;
+    }
+
     fn at_most(&self, pool: u32, flash: &Flash, per_plane: u32) -> bool {
         let planes = self.planes(pool);
         let limit = per_plane * planes.len() as u32;

@@ -1,7 +1,9 @@
 //! The SSD model against what can be computed without it: write amplification and timing.
 
 mod buffered;
+mod counted;
 mod drive;
+mod rest;
 #[path = "../support/mod.rs"]
 mod support;
 mod theory;

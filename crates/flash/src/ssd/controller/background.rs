@@ -27,6 +27,9 @@ impl Controller {
         if self.plan.ops.is_empty() {
             return;
         }
+        if self.settings.rest.is_some() && !matches!(waiter, Waiter::Pool(_)) {
+            self.end_rest();
+        }
         let alone = waiter != Waiter::Buffer || self.plan.ops.len() == 1 && lpn != NONE;
         if !self.plan.stage_ends.is_empty() || !alone {
             self.submit_stages(waiter, lpn, background);
@@ -38,6 +41,21 @@ impl Controller {
                 self.add_waiting(waiter, 1);
             }
         }
+    }
+
+    /// The host has work for dies: they rest no more.
+    fn end_rest(&mut self) {
+        for op in &self.plan.ops {
+            let die = self.geometry.die_of_plane(self.geometry.plane_of(op.ppn()));
+            for plane in self.planes_of(die) {
+                self.collector.end_rest(self.collector.pool_of(plane));
+            }
+        }
+    }
+
+    fn planes_of(&self, die: u32) -> std::ops::Range<u32> {
+        let planes = self.geometry.planes_per_die.get();
+        die * planes..(die + 1) * planes
     }
 
     #[inline]
@@ -328,8 +346,7 @@ impl Controller {
         if !self.nand.is_idle(die) {
             return;
         }
-        let planes = self.geometry.planes_per_die.get();
-        for plane in die * planes..(die + 1) * planes {
+        for plane in self.planes_of(die) {
             let pool = self.collector.pool_of(plane);
             if self.collector.is_active(pool) {
                 self.pump(pool);
@@ -347,8 +364,7 @@ impl Controller {
         if self.rested_at[die as usize] != now || !self.nand.is_idle(die) {
             return;
         }
-        let planes = self.geometry.planes_per_die.get();
-        for plane in die * planes..(die + 1) * planes {
+        for plane in self.planes_of(die) {
             let pool = self.collector.pool_of(plane);
             if self.collector.check_background(pool, &self.flash) {
                 self.pump(pool);

@@ -1,0 +1,64 @@
+//! What a drive does while it rests, and no longer.
+
+use sim::{Device, Lba, Nanos, Request, Rng};
+
+use crate::counted::advance;
+use crate::drive::counters;
+use crate::timing::{ONE_DIE, answered, fill, numbered, ssd};
+
+/// Between two writes: a die is idle in between, and never for the 1 ms after which it rests.
+const APART: Nanos = Nanos(800_000);
+
+fn write(device: &mut dyn Device, now: &mut Nanos, pages: impl Iterator<Item = u64>) {
+    for page in pages {
+        let next = *now + APART;
+        advance(device, next);
+        *now = answered(device, next, numbered(page, 1, Request::write(Lba(4 * page), 4)));
+    }
+}
+
+fn pause(device: &mut dyn Device, now: &mut Nanos, time_ms: u64) {
+    *now += Nanos::from_millis(time_ms);
+    advance(device, *now);
+}
+
+fn moved(device: &dyn Device) -> u64 {
+    counters(device).get("gc_pages_moved")
+}
+
+/// A block of 21 pages has begun to be folded when the pause ends, and is folded to its end.
+#[test]
+fn a_cache_is_folded_while_the_drive_rests_and_no_longer() {
+    let rest = "nand.pslc = { read = '20us', program = '150us', bits_per_cell = 3 }\n\
+                mapping.pslc = { blocks_percent = 80 }\n\
+                over_provisioning = { live_percent = 50 }\n\
+                collection = { start_free_percent = 0 }";
+    let (mut device, mut now) = (ssd(ONE_DIE, rest), Nanos::ZERO);
+    write(&mut *device, &mut now, 0..100);
+    assert_eq!(moved(&*device), 0);
+    pause(&mut *device, &mut now, 20);
+    let paused = moved(&*device);
+    assert!((21..84).contains(&paused), "{paused} of the 84 pages of full blocks");
+    write(&mut *device, &mut now, 100..400);
+    let more = moved(&*device) - paused;
+    assert!(more <= 21, "{more} pages were folded beside the host's writes");
+    pause(&mut *device, &mut now, 500);
+    assert_eq!(moved(&*device), 400 / 21 * 21, "the next rest folds all");
+}
+
+#[test]
+fn a_drive_that_rested_is_collected_in_the_background_no_longer() {
+    let rest = "over_provisioning = { live_percent = 50 }\n\
+                collection = { start_free_percent = 0, background_free_percent = 40 }";
+    let (mut device, mut now, mut rng) = (ssd(ONE_DIE, rest), Nanos::ZERO, Rng::new(3, "rest"));
+    fill(&mut *device);
+    let pages = device.limits().sectors() / 4;
+    write(&mut *device, &mut now, (0..600).map(|_| rng.below(pages)));
+    assert_eq!(moved(&*device), 0);
+    pause(&mut *device, &mut now, 5);
+    let paused = moved(&*device);
+    assert!((1..64).contains(&paused), "{paused} pages of the first victim");
+    write(&mut *device, &mut now, (0..200).map(|_| rng.below(pages)));
+    let more = moved(&*device) - paused;
+    assert!(more <= 64, "{more} pages were moved beside the host's writes");
+}
