@@ -1,11 +1,40 @@
 //! What a drive counts, against arithmetic.
 
-use sim::{Completions, Device, Nanos};
+use sim::{Completions, Device, Lba, Nanos, Request};
+
+use crate::drive::counters;
+use crate::timing::{ONE_DIE, P, R, X, answered, fill, numbered, ssd};
+
+fn submit(device: &mut dyn Device, now: Nanos, requests: &[Request]) {
+    for (id, &request) in (0..).zip(requests) {
+        device.submit(now, numbered(id, 1, request)).unwrap();
+    }
+}
 
 /// Do what is due up to a time.
 pub(crate) fn advance(device: &mut dyn Device, to: Nanos) {
     let mut out = Completions::new();
     while let Some(at) = device.next_event().filter(|&at| at <= to) {
         device.advance(at, &mut out);
+    }
+}
+
+/// A read comes 50 us into a program that can be suspended after 120 us: whose are the 70 us?
+#[test]
+fn a_die_s_time_is_counted_once() {
+    for (after, read) in [("0us", 5_000 + R), ("120us", 70_000 + 5_000 + R)] {
+        let rest = format!("nand = {{ program_suspend = '5us', suspend_after = '{after}' }}");
+        let mut device = ssd(ONE_DIE, &rest);
+        fill(&mut *device);
+        submit(&mut *device, Nanos::ZERO, &[Request::write(Lba(0), 4)]);
+        let now = Nanos(X + 50_000);
+        advance(&mut *device, now);
+        answered(&mut *device, now, numbered(9, 1, Request::read(Lba(400), 4)));
+        advance(&mut *device, Nanos::from_millis(100));
+        let counted = counters(&*device);
+        let die = counted.units.iter().find(|unit| unit.name == "channel0.die0").unwrap();
+        let busy: u64 = die.busy.iter().map(|(_, time)| time.0).sum();
+        assert_eq!(busy, P + 5_000 + R, "{after}");
+        assert_eq!(die.busy[0], ("read", Nanos(read)), "{after}");
     }
 }

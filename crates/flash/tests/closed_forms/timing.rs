@@ -9,7 +9,7 @@ use crate::drive::{build, counters};
 
 /// Default NAND: tR, tPROG, tBERS and the bus time of a 2 KiB page, in nanoseconds.
 pub(crate) const R: u64 = 25_000;
-const P: u64 = 200_000;
+pub(crate) const P: u64 = 200_000;
 const E: u64 = 2_000_000;
 pub(crate) const X: u64 = 51_200;
 

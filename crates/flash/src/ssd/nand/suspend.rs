@@ -28,9 +28,9 @@ impl Nand {
         let Some(cost) = cost.filter(pays) else {
             return;
         };
-        let remaining = Nanos(remaining.0 - early);
+        // The read's phase begins now: the time until it can be suspended counts as a part of that.
         die.busy[die.current.kind as usize] -= remaining.0;
-        die.suspended = Some((die.current, remaining));
+        die.suspended = Some((die.current, Nanos(remaining.0 - early)));
         die.generation = die.generation.wrapping_add(1);
         die.penalty = cost + Nanos(early);
         die.state = State::Idle;
