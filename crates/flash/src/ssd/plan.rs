@@ -222,6 +222,11 @@ impl OpCounts {
         self.0[kind as usize][cause as usize]
     }
 
+    /// An operation that was planned turned out to need no flash.
+    pub(crate) fn take_back(&mut self, op: FlashOp) {
+        self.0[op.kind() as usize][op.cause() as usize] -= 1;
+    }
+
     /// Page programs of that cause, copy-backs included.
     pub fn programs(&self, cause: Cause) -> u64 {
         self.get(Kind::Program, cause) + self.get(Kind::CopyBack, cause)

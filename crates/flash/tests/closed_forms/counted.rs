@@ -38,3 +38,17 @@ fn a_die_s_time_is_counted_once() {
         assert_eq!(die.busy[0], ("read", Nanos(read)), "{after}");
     }
 }
+
+/// A page whose program is under way is still in the controller: for a read, and for what a write
+/// of a part of it leaves.
+#[test]
+fn a_read_that_needs_no_flash_is_no_flash_read() {
+    for second in [Request::read(Lba(0), 4), Request::write(Lba(0), 1)] {
+        let mut device = ssd(ONE_DIE, "");
+        fill(&mut *device);
+        let all = [Request::write(Lba(0), 4), second, Request::read(Lba(400), 4)];
+        submit(&mut *device, Nanos::ZERO, &all);
+        advance(&mut *device, Nanos::from_millis(100));
+        assert_eq!(counters(&*device).get("flash_reads.host"), 1, "{second:?}");
+    }
+}

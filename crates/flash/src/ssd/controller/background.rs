@@ -85,7 +85,10 @@ impl Controller {
             op
         };
         match op.kind() {
-            Kind::Read if !self.flash.is_programmed(op.ppn()) => return None,
+            Kind::Read if !self.flash.is_programmed(op.ppn()) => {
+                self.plan.counts.take_back(op);
+                return None;
+            }
             Kind::Program | Kind::CopyBack => self.flash.pin(op.from()),
             _ => {}
         }
