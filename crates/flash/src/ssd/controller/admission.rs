@@ -36,10 +36,7 @@ impl Controller {
 
     /// What the drive did beside taking pages in.
     fn beside(&self) -> Beside {
-        Beside {
-            moved: self.plan.counts.programs(Cause::Gc),
-            reads: self.pages_read - self.pages_read_unwritten,
-        }
+        Beside { moved: self.plan.counts.programs(Cause::Gc), reads: self.host_reads_begun }
     }
 
     fn try_buffer(&mut self, part: &Waiting, now: Nanos) -> bool {

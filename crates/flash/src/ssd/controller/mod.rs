@@ -157,6 +157,8 @@ pub struct Controller {
     /// Pools whose victim waits for programs in flight.
     blocked_pools: Vec<u32>,
     rested_at: Vec<Nanos>,
+    /// Reads of pages of the host that flash has begun.
+    host_reads_begun: u64,
     /// Pages the host read and wrote, wholly or in part, and the sectors it asked to write.
     pages_read: u64,
     /// Of these, pages of which there is nothing on flash.
@@ -197,6 +199,7 @@ snapshot_fields!(Controller {
     turns,
     blocked_pools,
     rested_at,
+    host_reads_begun,
     oracle,
     pages_read,
     pages_read_unwritten,
@@ -239,6 +242,7 @@ impl Controller {
             unbuffered: VecDeque::new(),
             flushing: Vec::new(),
             blocked_pools: Vec::new(),
+            host_reads_begun: 0,
             pages_read: 0,
             pages_read_unwritten: 0,
             pages_written: 0,
