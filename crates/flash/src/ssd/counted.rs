@@ -8,7 +8,7 @@ pub static FLASH: Counted = Counted {
         Counter::new("host_reads", "pages", "pages read by the host, wholly or in part"),
         Counter::new("host_reads_unwritten", "pages", "those of them that were never written"),
         Counter::new("host_writes", "pages", "pages written by the host, wholly or in part"),
-        Counter::new("host_bytes_written", "bytes", "bytes the host asked to write"),
+        Counter::new("host_bytes_written", "bytes", "bytes of these pages that the host wrote"),
         Counter::new("flash_reads.*", "pages", "flash page reads, by cause"),
         Counter::new(
             "flash_programs.*",
@@ -129,7 +129,7 @@ pub static FLASH: Counted = Counted {
     ],
 };
 
-/// All pages that were written somewhere. What the host wrote is counted earlier, when it comes.
+/// All pages that were written somewhere. What the host wrote is counted when it is taken in.
 const PAGES_PLACED: &[&str] = &["write_data", "update_pure", "update_wasted"];
 
 /// Where mapping schemes put what the host writes.

@@ -52,3 +52,19 @@ fn a_read_that_needs_no_flash_is_no_flash_read() {
         assert_eq!(counters(&*device).get("flash_reads.host"), 1, "{second:?}");
     }
 }
+
+/// At a pace, most of what was asked for waits.
+#[test]
+fn a_write_counts_when_it_comes_in() {
+    let rest = "buffer = { capacity = '64KiB', access = '0us', pace = { page = '10ms' } }";
+    let mut device = ssd(ONE_DIE, rest);
+    let writes: Vec<_> = (0..16).map(|page| Request::write(Lba(4 * page), 4)).collect();
+    submit(&mut *device, Nanos::ZERO, &writes);
+    for (at, pages) in [(5, 1), (25, 3), (95, 10), (1_000, 16)] {
+        advance(&mut *device, Nanos::from_millis(at));
+        let counted = counters(&*device);
+        assert_eq!(counted.get("flash_programs.host"), pages, "after {at} ms");
+        assert_eq!(counted.get("host_writes"), pages, "after {at} ms");
+        assert_eq!(counted.get("host_bytes_written"), pages * 2048, "after {at} ms");
+    }
+}

@@ -14,6 +14,13 @@ impl Controller {
         }
     }
 
+    /// A page of the host came in: what waits to is no write yet.
+    #[inline]
+    pub(super) fn taken_in(&mut self, part: &Waiting) {
+        self.pages_written += 1;
+        self.sectors_written += u64::from(part.sectors);
+    }
+
     /// Put a host page into the buffer, or let it wait for room there.
     pub(super) fn buffer_page(&mut self, part: Waiting, now: Nanos) {
         self.requests[part.slot as usize].remaining += 1;
@@ -61,6 +68,7 @@ impl Controller {
                 throttle.take(now, beside);
             }
             self.events.push(now + buffer.access, Event::PageServed(part.slot).pack());
+            self.taken_in(part);
             self.destage();
             return true;
         }

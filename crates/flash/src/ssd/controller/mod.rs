@@ -159,7 +159,7 @@ pub struct Controller {
     rested_at: Vec<Nanos>,
     /// Reads of pages of the host that flash has begun.
     host_reads_begun: u64,
-    /// Pages the host read and wrote, wholly or in part, and the sectors it asked to write.
+    /// Pages the host read and wrote, wholly or in part, and the sectors that it wrote.
     pages_read: u64,
     /// Of these, pages of which there is nothing on flash.
     pages_read_unwritten: u64,
@@ -375,7 +375,6 @@ impl Controller {
         match Op::ALL[usize::from(pending.op & 3)] {
             Op::Read => self.each_page(slot, pending, now, Self::read_page),
             Op::Write => {
-                self.sectors_written += u64::from(pending.sectors);
                 self.each_page(slot, pending, now, Self::write_page);
                 if pending.fua {
                     self.wait_for_buffer(slot, now);
@@ -444,11 +443,11 @@ impl Controller {
     #[inline]
     fn write_page(&mut self, part: Waiting, now: Nanos) {
         if self.settings.instant {
+            self.sectors_written += u64::from(part.sectors);
             let sectors = self.geometry.page_sectors as u16;
             self.write_now(HostPage { sectors, whole: true, ..self.host_page(&part) });
             return;
         }
-        self.pages_written += 1;
         match self.buffer.0 {
             Some(_) => self.buffer_page(part, now),
             None => self.program_page(part),
@@ -472,7 +471,8 @@ impl Controller {
     fn try_program(&mut self, part: &Waiting) -> Result<(), usize> {
         self.plan.clear();
         let page = self.host_page(part);
-        let planned = if self.requests[part.slot as usize].op == Op::Discard as u8 {
+        let discards = self.requests[part.slot as usize].op == Op::Discard as u8;
+        let planned = if discards {
             self.plan_discard(part.lpn)
         } else {
             self.mapping.write(&mut self.flash, page, &mut self.plan)
@@ -482,6 +482,9 @@ impl Controller {
             Ok(()) => {
                 // The place held for this page is replaced by its operations.
                 self.requests[part.slot as usize].remaining -= 1;
+                if !discards {
+                    self.taken_in(part);
+                }
                 self.check_planned();
                 Ok(())
             }
