@@ -122,6 +122,16 @@ impl EventHeap {
         self.pop_due(Nanos::MAX)
     }
 
+    /// Remove the events for which `keep` is false; the order of the others stays.
+    pub fn retain(&mut self, mut keep: impl FnMut(Nanos, u32) -> bool) {
+        let mut heap = self.sorted();
+        heap.retain(|&node| keep(time_of(node), node as u32));
+        *self = EventHeap { sequence: self.sequence, least: LANES, ..EventHeap::default() };
+        // What is in order is a heap, and the lanes are open for what comes.
+        self.fronts[LANES] = heap.first().copied().unwrap_or(NEVER);
+        self.heap = heap;
+    }
+
     /// Remove every event.
     pub fn clear(&mut self) {
         *self = EventHeap::default();
@@ -275,6 +285,29 @@ mod tests {
                 assert_eq!(heap.len(), expected.len());
             }
         }
+    }
+
+    #[test]
+    fn what_is_retained_keeps_its_order() {
+        let (mut heap, mut expected) = (EventHeap::new(), Vec::new());
+        let mut rng = Rng::new(7, "retain");
+        for payload in 0..2_000u32 {
+            let time = Nanos(rng.below(50));
+            heap.push_lane(payload as usize % 5, time, payload);
+            if payload % 100 == 0 {
+                heap.retain(|_, payload| payload % 3 > 0);
+                expected.retain(|&(_, payload)| payload % 3 > 0);
+            }
+            expected.push((time, payload));
+        }
+        heap.retain(|time, payload| time.0 < 40 && payload % 3 > 0);
+        expected.retain(|&(time, payload)| time.0 < 40 && payload % 3 > 0);
+        expected.sort_by_key(|&(time, payload)| (time, payload));
+        assert_eq!((heap.len(), heap.next_time()), (expected.len(), Some(expected[0].0)));
+        let popped: Vec<_> = std::iter::from_fn(|| heap.pop()).collect();
+        assert_eq!(popped, expected);
+        heap.retain(|_, _| false);
+        assert!(heap.is_empty() && heap.next_time().is_none());
     }
 
     #[test]
