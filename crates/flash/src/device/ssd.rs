@@ -505,6 +505,11 @@ snapshot_fields!(Ssd { controller });
 
 #[cfg(test)]
 impl Ssd {
+    /// Events that wait.
+    pub(crate) fn events(&self) -> usize {
+        self.controller.events()
+    }
+
     /// Where a page is.
     pub(crate) fn lookup(&mut self, lpn: u32) -> u32 {
         self.controller.lookup(lpn)

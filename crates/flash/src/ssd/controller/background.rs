@@ -3,6 +3,9 @@
 use super::jobs::Later;
 use super::*;
 
+/// Ends of rests that wait at most for each die: a die of a busy drive begins to rest all the time.
+const RESTS_TOLD: u32 = 4;
+
 /// Where an operation waits in the NAND model.
 fn class(op: FlashOp, background: bool) -> Class {
     match (op.kind(), background) {
@@ -360,11 +363,29 @@ impl Controller {
         if let Some(rest) = self.settings.rest.filter(|_| self.nand.is_idle(die)) {
             self.rested_at[die as usize] = now + rest;
             self.events.push(now + rest, Event::DieRested(die).pack());
+            self.rests_told += 1;
+            if self.rests_told > RESTS_TOLD * self.geometry.dies() {
+                self.forget_rests();
+            }
         }
+    }
+
+    /// Withdraw the ends of rests that did not last.
+    #[cold]
+    fn forget_rests(&mut self) {
+        let (rested_at, mut kept) = (&self.rested_at, 0);
+        self.events.retain(|time, payload| {
+            let Event::DieRested(die) = Event::unpack(payload) else { return true };
+            let lasts = rested_at[die as usize] == time;
+            kept += u32::from(lasts);
+            lasts
+        });
+        self.rests_told = kept;
     }
 
     /// A die may have rested long enough to be collected in the background.
     pub(super) fn die_rested(&mut self, die: u32, now: Nanos) {
+        self.rests_told -= 1;
         if self.rested_at[die as usize] != now || !self.nand.is_idle(die) {
             return;
         }
@@ -375,5 +396,36 @@ impl Controller {
             }
         }
         self.kick_all(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use config::device::Context;
+    use sim::{Device, Rng};
+
+    use super::*;
+    use crate::device::ssd::Params;
+
+    #[test]
+    fn ends_of_rests_that_did_not_last_are_forgotten() {
+        let mut params = Params::default();
+        params.geometry.blocks_per_plane = 32;
+        params.collection.background_free_percent = 10.0;
+        params.collection.background_after = config::Duration(Nanos::from_millis(10_000));
+        let context = Context { rng: Rng::new(1, "rests") };
+        let mut device = params.build_around(&context, |mapping| mapping).unwrap();
+        device.apply(&Request::write(Lba(0), device.limits().sectors() as u32));
+        let (mut now, mut out) = (Nanos::ZERO, Completions::new());
+        for page in 0..5_000 {
+            device.submit(now, Request::read(Lba(4 * page), 4)).unwrap();
+            while out.done.len() as u64 <= page {
+                now = device.next_event().expect("it is answered");
+                device.advance(now, &mut out);
+            }
+        }
+        let dies = params.geometry.check().unwrap().dies();
+        let most = RESTS_TOLD * dies;
+        assert!(device.events() as u32 <= most, "{} events for {dies} dies", device.events());
     }
 }

@@ -188,6 +188,7 @@ impl Controller {
         self.collector.power_fail(&mut self.flash);
         self.host.clear();
         self.events.clear();
+        self.rests_told = 0;
         self.requests.clear();
         self.free_requests.clear();
         self.inside = 0;
@@ -209,6 +210,12 @@ impl Controller {
             checked.unwrap_or_else(|wrong| panic!("{wrong}"));
         }
         Survivors { lost }
+    }
+
+    /// Events that wait.
+    #[cfg(test)]
+    pub(crate) fn events(&self) -> usize {
+        self.events.len()
     }
 
     /// Where a page is.

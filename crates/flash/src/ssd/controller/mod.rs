@@ -157,6 +157,8 @@ pub struct Controller {
     /// Pools whose victim waits for programs in flight.
     blocked_pools: Vec<u32>,
     rested_at: Vec<Nanos>,
+    /// Ends of rests that wait in `events`.
+    rests_told: u32,
     /// Reads of pages of the host that flash has begun.
     host_reads_begun: u64,
     /// Pages the host read and wrote, wholly or in part, and the sectors that it wrote.
@@ -199,6 +201,7 @@ snapshot_fields!(Controller {
     turns,
     blocked_pools,
     rested_at,
+    rests_told,
     host_reads_begun,
     oracle,
     pages_read,
@@ -242,6 +245,7 @@ impl Controller {
             unbuffered: VecDeque::new(),
             flushing: Vec::new(),
             blocked_pools: Vec::new(),
+            rests_told: 0,
             host_reads_begun: 0,
             pages_read: 0,
             pages_read_unwritten: 0,
