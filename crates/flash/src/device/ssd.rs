@@ -49,6 +49,9 @@
 //! word line programs it all, the earlier ones count as programmed, and durable, once they were
 //! transferred: a drive without power-loss protection would program the rest of the word line for
 //! a flush, which takes a tPROG more. A FUA write waits for all of the buffer, like a flush.
+//! Fairness: reads of the host always come first on a die, and data out before data in on a
+//! channel, so that writes starve behind reads without end: with four default dies on one channel
+//! and 64 random reads in flight, 1.6 of 20 writes a second are done, after 632 ms in the mean.
 //!
 //! # Validated against
 //! Closed forms of timing and write amplification, the DiskSim SSD extension's printed results
@@ -85,6 +88,8 @@ use crate::ssd::oracle::Oracle;
 use crate::ssd::pace::{Pace, PaceParams};
 use crate::ssd::throttle::{Throttle, ThrottleParams};
 use crate::ssd::timing::{NandParams, Timing};
+
+mod used;
 
 /// The text of this file: its comment is the page of the model.
 pub const SOURCE: &str = include_str!("ssd.rs");
@@ -165,7 +170,7 @@ pub struct CollectionParams {
     /// Collect when this share of a plane's blocks (or fewer) is free, in percent.
     pub start_free_percent: f64,
     /// Having begun, go on while this share of blocks (or fewer) is free, in percent: the high
-    /// watermark. At least `start_free_percent`.
+    /// watermark, at least `start_free_percent`. 0: no further than that.
     pub stop_free_percent: f64,
     /// Collect ahead of host requests when this many blocks of a plane (or fewer) are free.
     pub urgent_free_blocks: u32,
@@ -374,37 +379,6 @@ impl Params {
         self.nand.pslc.map(|pslc| pages(pslc.bits_per_cell))
     }
 
-    /// A scheme that frees its blocks itself asks nobody which one, and moves no cold block.
-    fn check_used(&self, needs: mapping::Needs) -> Result<(), ConfigError> {
-        let own = needs.pools > 0;
-        let key = match (&self.gc, &self.wear) {
-            (gc, _) if own && *gc != Params::default().gc => "gc",
-            (_, WearPolicy::Static(_)) if own => "wear",
-            _ => return Ok(()),
-        };
-        let mapping = self.mapping.name();
-        let message =
-            format!("mapping = \"{mapping}\" frees its blocks itself and asks no such policy");
-        Err(ConfigError::new(key, message))
-    }
-
-    /// What pages wait for before they come into the buffer.
-    fn admission(&self, buffered: bool) -> Result<(Option<Pace>, Option<Throttle>), ConfigError> {
-        if !buffered && self.collection.turn_pages > 0 {
-            let message = "host and collector take turns at a write buffer: set buffer.capacity";
-            return Err(ConfigError::new("collection.turn_pages", message));
-        }
-        let BufferParams { pace, throttle, .. } = &self.buffer;
-        if pace.is_some_and(|pace| pace.in_turns) && self.collection.turn_pages == 0 {
-            let message = "the collector has no turns: set collection.turn_pages";
-            return Err(ConfigError::new("buffer.pace.in_turns", message));
-        }
-        let pace = pace.as_ref().map(PaceParams::check).transpose();
-        let throttle = throttle.as_ref().map(ThrottleParams::check).transpose();
-        let within = |e: ConfigError| e.within("buffer");
-        Ok((pace.map_err(within)?, throttle.map_err(within)?))
-    }
-
     /// Of the controller; `folds` where a pSLC cache is emptied in the background.
     fn settings(&self, folds: bool) -> Settings {
         let background = self.collection.background_free_percent > 0.0 || folds;
@@ -447,10 +421,17 @@ impl Params {
             let message = format!("expected 1 to {} (half a plane), got {reserve}", blocks / 2);
             return Err(ConfigError::new("collection.reserve_blocks", message));
         }
-        let start_free = share("start_free_percent", collection.start_free_percent)?.max(reserve);
+        let (start, stop) = (collection.start_free_percent, collection.stop_free_percent);
+        let start_free = share("start_free_percent", start)?.max(reserve);
+        let stop_free = share("stop_free_percent", stop)?.max(start_free);
+        if stop != 0.0 && stop < start {
+            let message =
+                format!("expected 0, or start_free_percent ({start}) or more, got {stop}");
+            return Err(ConfigError::new("collection.stop_free_percent", message));
+        }
         Ok(Rules {
             start_free,
-            stop_free: share("stop_free_percent", collection.stop_free_percent)?.max(start_free),
+            stop_free,
             urgent_free: collection.urgent_free_blocks.max(reserve),
             background_free: share("background_free_percent", collection.background_free_percent)?,
             step_pages: collection.step_pages,

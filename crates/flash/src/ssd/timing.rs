@@ -204,6 +204,10 @@ impl NandParams {
         if let Some(retry) = &self.retry {
             retry.check()?;
         }
+        if self.suspend_after.is_some() && self.program_suspend.or(self.erase_suspend).is_none() {
+            let message = "nothing is suspended: set program_suspend or erase_suspend";
+            return Err(ConfigError::new("suspend_after", message));
+        }
         let (units, as_one) = self.checked_units()?;
         let small = self.checked_small_reads()?;
         let array_ns = match (&read_ns[..], &program_ns[..]) {
@@ -387,6 +391,7 @@ mod tests {
             (NandParams { planes_as_one: 2, ..none.clone() }, "planes_as_one"),
             (NandParams { units_per_page: 8, planes_as_one: 8, ..none.clone() }, "planes_as_one"),
             (NandParams { parity_every: Some(0), ..none.clone() }, "parity_every"),
+            (NandParams { suspend_after: Some(us(9)), ..none.clone() }, "suspend_after"),
             (
                 NandParams { read_small: small(100, vec![us(1)]), ..none.clone() },
                 "read_small.up_to",

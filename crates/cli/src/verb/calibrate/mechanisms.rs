@@ -137,6 +137,10 @@ pub(super) fn of(points: &[Point], base: &Table) -> Vec<Mechanism> {
     // A pace, and how many commands are inside: those that a saturated write waits for.
     let pace = table([("page", us(1e6 / seen.most)), ("burst", Value::Integer(3))]);
     let mut paced = vec![step.clone(), ("buffer.pace", pace)];
+    // What lets pages in stands at a buffer.
+    let capacity = || ("buffer.capacity", Value::String("2MiB".into()));
+    let buffer = find(base, "ssd.buffer.capacity").is_none().then(capacity);
+    paced.extend(buffer.clone());
     let mut knobs = [&reads[..], &["ssd.buffer.pace.page"]].concat();
     if seen.saturated && seen.inside < COMMANDS_SHARE * seen.in_flight {
         paced.push(("host.commands", Value::Integer(seen.inside.round().max(1.0) as i64)));
@@ -158,7 +162,7 @@ pub(super) fn of(points: &[Point], base: &Table) -> Vec<Mechanism> {
     common.iter().for_each(|(key, value)| lay(&mut whole, nested(key, value.clone())));
     let (moved, turn) = turn(&seen, &whole, all).unwrap_or((STEP_PAGES, 16));
     let turned = vec![
-        ("buffer.capacity", Value::String("2MiB".into())),
+        capacity(),
         ("buffer.pace", pace),
         ("collection.turn_pages", Value::Integer(turn)),
         ("collection.step_pages", Value::Integer(moved)),
@@ -166,8 +170,23 @@ pub(super) fn of(points: &[Point], base: &Table) -> Vec<Mechanism> {
     found.push(with("turns", turned, &knobs));
 
     // A throttle, as a Micron 7450 MAX has it, in proportion to what it takes.
-    let scale = THROTTLED / seen.most;
-    let throttle = table([
+    let keys = [
+        "ssd.buffer.throttle.page",
+        "ssd.buffer.throttle.owed",
+        "ssd.buffer.throttle.hold_back_percent",
+        "ssd.buffer.throttle.stop",
+    ];
+    knobs = [&reads[..], &keys].concat();
+    let throttled =
+        [step, ("buffer.throttle", throttle(seen.most))].into_iter().chain(buffer).collect();
+    found.push(with("a throttle", throttled, &knobs));
+    found
+}
+
+/// Of a drive that takes so many pages a second.
+fn throttle(most: f64) -> Value {
+    let scale = THROTTLED / most;
+    table([
         ("page", us(6.2 * scale)),
         ("owed", us(2.36 * scale)),
         ("every", Value::String("320ms".into())),
@@ -176,16 +195,7 @@ pub(super) fn of(points: &[Point], base: &Table) -> Vec<Mechanism> {
         ("hold_back_percent", Value::Integer(28)),
         ("least_percent", Value::Integer(70)),
         ("window", Value::String("1s".into())),
-    ]);
-    let keys = [
-        "ssd.buffer.throttle.page",
-        "ssd.buffer.throttle.owed",
-        "ssd.buffer.throttle.hold_back_percent",
-        "ssd.buffer.throttle.stop",
-    ];
-    knobs = [&reads[..], &keys].concat();
-    found.push(with("a throttle", vec![step, ("buffer.throttle", throttle)], &knobs));
-    found
+    ])
 }
 
 /// Time to suspend a program or an erase, to begin with: of a PM9A3.
