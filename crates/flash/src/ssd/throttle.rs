@@ -87,7 +87,7 @@ const ALL: u64 = 50;
 pub struct Beside {
     /// Pages that its collector moved.
     pub moved: u64,
-    /// Reads of pages of the host that flash has begun.
+    /// Pages that were read from flash for the host.
     pub reads: u64,
 }
 

@@ -18,29 +18,6 @@ fn a_read_is_served_by_the_buffer_for_what_the_buffer_has() {
     }
 }
 
-/// While reads take the drive's time, the throttle leaves writes less; reads from RAM take none.
-#[test]
-fn a_read_of_what_the_buffer_has_leaves_the_writes_their_rate() {
-    let rest = "buffer = { capacity = '64KiB', access = '0us', throttle = { page = '60us', \
-                owed = '40us', read = '20us', every = '2ms', stop = '300us', \
-                hold_back_percent = 20, least_percent = 50, window = '3ms' } }";
-    let fast = "channels = 4\ndies_per_package = 4\nplanes_per_die = 1\n";
-    let end = |reads: u64| {
-        let (mut device, mut now) = (ssd(fast, rest), Nanos::ZERO);
-        for page in 0..2_000 {
-            let requests = (0..reads).map(|_| Request::read(Lba(4 * page), 4));
-            for (id, request) in
-                [Request::write(Lba(4 * page), 4)].into_iter().chain(requests).enumerate()
-            {
-                now = answered(&mut *device, now, numbered(id as u64, 1, request));
-            }
-        }
-        assert_eq!(counters(&*device).get("flash_reads.host"), 0);
-        now
-    };
-    assert_eq!(end(5), end(0));
-}
-
 /// Two halves that overlap are no whole page: what they leave is read before it is programmed.
 #[test]
 fn a_page_whose_parts_overlap_is_completed_from_flash() {

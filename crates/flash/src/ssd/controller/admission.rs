@@ -43,7 +43,10 @@ impl Controller {
 
     /// What the drive did beside taking pages in.
     fn beside(&self) -> Beside {
-        Beside { moved: self.plan.counts.programs(Cause::Gc), reads: self.host_reads_begun }
+        Beside {
+            moved: self.plan.counts.programs(Cause::Gc),
+            reads: self.pages_read - self.pages_read_unwritten,
+        }
     }
 
     fn try_buffer(&mut self, part: &Waiting, now: Nanos) -> bool {

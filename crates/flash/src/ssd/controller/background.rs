@@ -92,7 +92,6 @@ impl Controller {
                 self.plan.counts.take_back(op);
                 return None;
             }
-            Kind::Read => self.host_reads_begun += u64::from(op.cause() == Cause::Host),
             Kind::Program | Kind::CopyBack => self.flash.pin(op.from()),
             _ => {}
         }

@@ -159,8 +159,6 @@ pub struct Controller {
     rested_at: Vec<Nanos>,
     /// Ends of rests that wait in `events`.
     rests_told: u32,
-    /// Reads of pages of the host that flash has begun.
-    host_reads_begun: u64,
     /// Pages the host read and wrote, wholly or in part, and the sectors that it wrote.
     pages_read: u64,
     /// Of these, pages of which there is nothing on flash.
@@ -202,7 +200,6 @@ snapshot_fields!(Controller {
     blocked_pools,
     rested_at,
     rests_told,
-    host_reads_begun,
     oracle,
     pages_read,
     pages_read_unwritten,
@@ -246,7 +243,6 @@ impl Controller {
             flushing: Vec::new(),
             blocked_pools: Vec::new(),
             rests_told: 0,
-            host_reads_begun: 0,
             pages_read: 0,
             pages_read_unwritten: 0,
             pages_written: 0,
