@@ -89,7 +89,10 @@ impl Controller {
         };
         match op.kind() {
             Kind::Read if !self.flash.is_programmed(op.ppn()) => {
-                self.plan.counts.take_back(op);
+                // Those of map pages count as planned, as the equations of the schemes have them.
+                if op.cause() == Cause::Host {
+                    self.plan.counts.take_back(op);
+                }
                 return None;
             }
             Kind::Program | Kind::CopyBack => self.flash.pin(op.from()),
