@@ -60,7 +60,7 @@ def draw(data: RunDirectory) -> Figure | None:
     return Figure(
         title=finding,
         subtitle="Above: RAM of the mapping, its window included. Below: share of lookups in each "
-        "interval that needed no flash read",
+        "interval that RAM answered",
         svg=_draw(shown, names),
         how="A window that follows its workload grows where the hit ratio falls and gives RAM back "
         "where it does not help. A mapping that only fills its cache rises once and stays.",

@@ -186,7 +186,7 @@ impl Collector {
             self.pools[pool as usize].active = step != CleaningStep::Idle;
             return step;
         }
-        if !self.pools[pool as usize].has_victim && !self.choose(pool, flash) {
+        if !self.pools[pool as usize].has_victim && !self.choose(pool, flash, mapping) {
             let state = &mut self.pools[pool as usize];
             (state.active, state.background) = (false, false);
             return CleaningStep::Idle;
@@ -216,13 +216,14 @@ impl Collector {
     }
 
     /// Choose a victim; false when none is needed or none would help.
-    fn choose(&mut self, pool: u32, flash: &mut Flash) -> bool {
+    fn choose(&mut self, pool: u32, flash: &mut Flash, mapping: &mut dyn Mapping) -> bool {
         self.tell_sealed(flash);
         let cold = std::mem::take(&mut self.pools[pool as usize].cold);
         let wear = cold != 0 && flash.is_sealed(cold - 1) && self.fits(cold - 1, flash);
-        let mut chosen = if wear { Some(cold - 1) } else { self.choose_garbage(pool, flash) };
+        let mut chosen =
+            if wear { Some(cold - 1) } else { self.choose_garbage(pool, flash, mapping) };
         if chosen.is_none() && self.offer_withheld(pool, flash) {
-            chosen = self.choose_garbage(pool, flash);
+            chosen = self.choose_garbage(pool, flash, mapping);
         }
         let Some(victim) = chosen else { return false };
         flash.begin_collection(victim);
@@ -254,7 +255,12 @@ impl Collector {
     }
 
     /// The block to collect next for its space, if space is needed and can be gained.
-    fn choose_garbage(&mut self, pool: u32, flash: &Flash) -> Option<u32> {
+    fn choose_garbage(
+        &mut self,
+        pool: u32,
+        flash: &mut Flash,
+        mapping: &mut dyn Mapping,
+    ) -> Option<u32> {
         if !self.at_most(pool, flash, self.level(pool)) {
             let rests = self.pools[pool as usize].background;
             let oldest = self.oldest_pslc(pool, flash).filter(|_| rests);
@@ -267,23 +273,43 @@ impl Collector {
         // A power failure can leave a plane half way through a collection, without its reserve.
         // Then only the emptiest block is sure to fit into what is open.
         let broke = planes.clone().find(|&plane| flash.free_blocks(plane) == 0);
-        let victim = match broke {
-            None if self.fits(picked, flash) => picked,
+        let best = flash.least_valid(blocks)?;
+        let chosen = match broke {
+            None if self.fits(picked, flash) => {
+                let loses = self.fits(best, flash) && self.loses(picked, best, flash, mapping);
+                Some(if loses { best } else { picked })
+            }
             _ => {
-                self.gc.sealed(pool, picked);
                 let plane = broke.unwrap_or(flash.geometry.plane_of_block(picked));
-                self.emptiest_that_fits(plane, flash)?
+                self.emptiest_that_fits(plane, flash)
             }
         };
+        if chosen != Some(picked) {
+            self.gc.sealed(pool, picked);
+        }
+        let victim = chosen?;
+        if victim != picked {
+            self.gc.withdrawn(pool, victim);
+        }
         // A pool whose every sealed block is fully valid cannot be helped. A policy that does not
         // look at valid counts may choose a full block while emptier ones exist.
         let full = flash.geometry.pages_per_block.get();
-        let best = flash.least_valid(blocks)?;
         if flash.valid(best) == full || !self.fits(victim, flash) {
             self.gc.sealed(pool, victim);
             return None;
         }
         Some(victim)
+    }
+
+    /// True when a block takes more pages than it frees while there is an emptier one, `best`. A
+    /// policy that does not look at valid counts could go round in such blocks for ever: it would
+    /// only make map pages out of date, in blocks that it comes to last.
+    fn loses(&self, block: u32, best: u32, flash: &mut Flash, mapping: &mut dyn Mapping) -> bool {
+        let (valid, full) = (flash.valid(block), flash.geometry.pages_per_block.get());
+        let most = valid.min(self.rules.before_erase_pages);
+        let may = valid > flash.valid(best) && valid + most > full;
+        may && self.frontier(block, flash) != Frontier::MAP
+            && valid + most.min(mapping.map_pages_to_change(flash, block)) > full
     }
 
     /// The block to fold next: one used as pSLC, when the drive rests.

@@ -24,7 +24,7 @@ pub static FLASH: Counted = Counted {
         Counter::new("retried_reads", "pages", "flash page reads that were repeated"),
         Counter::new("read_retries", "reads", "repetitions of flash page reads"),
         Counter::new("map_lookups", "pages", "pages of the host whose mapping was asked for"),
-        Counter::new("map_hits", "pages", "those of them that needed no flash read for it"),
+        Counter::new("map_hits", "pages", "those of them that RAM answered"),
         Counter::new("map_double_reads", "pages", "pages read whose mapping had to be read first"),
         Counter::new("map_ram_bytes", "bytes", "RAM the mapping takes"),
         Counter::new("map_rebuild_ns", "ns", "time that the last rebuild of the mapping took"),
@@ -99,7 +99,7 @@ pub static FLASH: Counted = Counted {
         Metric {
             name: "map_hit_ratio",
             unit: "share",
-            meaning: "share of mapping lookups that needed no flash read",
+            meaning: "share of mapping lookups that RAM answered",
             formula: Formula::Ratio("map_hits", &["map_lookups"]),
         },
         Metric {

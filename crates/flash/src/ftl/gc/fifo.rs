@@ -2,6 +2,8 @@
 //!
 //! # What it models
 //! Cleaning in the order of writing, as a circular log does. It levels wear perfectly.
+//! With a mapping whose table is loaded on demand, a block that would take more pages for its moves
+//! and for the map pages they change than it frees gives way to the emptiest one.
 //!
 //! # Equation
 //! Under uniform random writes, with `alpha = 1/rho` and the principal Lambert function W0:
@@ -51,6 +53,10 @@ sim::snapshot_fields!(Fifo { order });
 impl Gc for Fifo {
     fn sealed(&mut self, pool: u32, block: u32) {
         self.order[pool as usize].push_back(block);
+    }
+
+    fn withdrawn(&mut self, pool: u32, block: u32) {
+        self.order[pool as usize].retain(|&other| other != block);
     }
 
     fn pick(&mut self, pool: u32, _blocks: Range<u32>, flash: &Flash) -> Option<u32> {

@@ -37,6 +37,11 @@ pub trait Gc: Snapshot + Send {
         let _ = (pool, block);
     }
 
+    /// A sealed block of `pool` is collected though it was not picked.
+    fn withdrawn(&mut self, pool: u32, block: u32) {
+        let _ = (pool, block);
+    }
+
     /// Choose a sealed block of `pool`, which holds the block numbers `blocks`; `None` when none
     /// is sealed.
     fn pick(&mut self, pool: u32, blocks: Range<u32>, flash: &Flash) -> Option<u32>;

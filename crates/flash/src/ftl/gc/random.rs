@@ -2,6 +2,8 @@
 //!
 //! # What it models
 //! The lower bound of victim selection: no knowledge at all.
+//! With a mapping whose table is loaded on demand, a block that would take more pages for its moves
+//! and for the map pages they change than it frees gives way to the emptiest one.
 //!
 //! # Equation
 //! Under uniform random writes `WAF = 1 / (1 - rho)`, rho being live pages over pages in sealed

@@ -64,6 +64,10 @@ impl Gc for Windowed {
         self.order[pool as usize].push_back(block);
     }
 
+    fn withdrawn(&mut self, pool: u32, block: u32) {
+        self.order[pool as usize].retain(|&other| other != block);
+    }
+
     fn pick(&mut self, pool: u32, _blocks: Range<u32>, flash: &Flash) -> Option<u32> {
         let order = &mut self.order[pool as usize];
         loop {

@@ -32,7 +32,7 @@
 //!
 //! # What it leaves out
 //! The map block on flash: the block table is found again from the spare areas. A data block whose
-//! pages were all discarded is kept.
+//! pages were all discarded is kept as long as its logical block has a log block.
 //!
 //! # Validated against
 //! The equation, the costs of the three merges, the NAND oracle with power cuts.

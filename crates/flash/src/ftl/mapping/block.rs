@@ -23,7 +23,8 @@
 //!
 //! Reading looks through spare areas, because RAM says only which blocks: `nftl-1` from the newest
 //! page of the replacement block on, `nftl-n` in each newer block that has the page's offset
-//! written. Each look is a read without transfer (`flash_reads.map`).
+//! written. Each look is a read without transfer (`flash_reads.map`). So does a write of a part of
+//! a page, which needs the rest of it.
 //!
 //! # Equation
 //! An in-place overwrite costs (b-1)c + X + P + E, so `WAF = b` for single-page overwrites; a fold
@@ -36,7 +37,8 @@
 //!
 //! # What it leaves out
 //! Switch merges; garbage collection of folded chains in the background; write pointers of
-//! replacement blocks are taken to be in RAM.
+//! replacement blocks are taken to be in RAM. Folding reads no spare areas to find what it copies.
+//! A data block whose pages were all discarded is kept as long as it has replacement blocks.
 //!
 //! # Validated against
 //! Exact costs, `WAF = b`, the NAND oracle with power cuts.
@@ -148,6 +150,29 @@ mod tests {
         assert_eq!((absorbed.copies(), absorbed.erases()), (0, 0));
         let folded = drive.counted(|drive| drive.write(3));
         assert_eq!((folded.copies(), folded.erases(), folded.merges()), (8, 3, [0, 0, 1]));
+    }
+
+    #[test]
+    fn a_write_in_part_looks_for_the_rest_as_a_read_does() {
+        let text = format!(
+            "{NFTL_1}\ntiming = 'event'\nover_provisioning.capacity = '32KiB'\n\
+             collection.separate = false\n[geometry]\nchannels = 1\n\
+             packages_per_channel = 1\ndies_per_package = 1\nplanes_per_die = 1\n\
+             blocks_per_plane = 16\npages_per_block = 8\npage = '1KiB'\n"
+        );
+        let mut drive = Drive::build(&text);
+        drive.fill();
+        // Page 3 is in the replacement block, and three pages after it.
+        [3, 4, 5, 6].into_iter().for_each(|page| drive.write(page));
+        let read = drive.counted(|drive| drive.read(3));
+        let written = drive.counted(|drive| drive.write_part(3, 1));
+        for name in ["flash_reads.map", "flash_reads.host"] {
+            assert_eq!(written.get(name), read.get(name), "{name}");
+        }
+        assert_eq!(written.get("flash_reads.map"), 4);
+        // A page of the data block: all five that are now in the replacement block.
+        let written = drive.counted(|drive| drive.write_part(0, 1));
+        assert_eq!(written.get("flash_reads.map"), 5);
     }
 
     #[test]

@@ -43,7 +43,8 @@
 //!
 //! # What it leaves out
 //! The map block on flash: the tables are found again from the spare areas. After a power failure
-//! an SW log block is closed by a partial merge.
+//! an SW log block is closed by a partial merge. A data block whose pages were all discarded is
+//! kept as long as its logical block has the SW log block.
 //!
 //! # Validated against
 //! The equations, exact costs, the NAND oracle with power cuts.
@@ -315,6 +316,10 @@ impl Logs for Fast {
         self.sequential[pool].closing = false;
         let lanes = self.lanes_of(pool);
         self.lanes[lanes].iter_mut().for_each(|lane| lane.wish = false);
+    }
+
+    fn holds(&self, store: &Store, lbn: u32) -> bool {
+        self.sequential[store.pool(store.layout.plane(lbn))].owner == lbn
     }
 
     fn next_job(&mut self, _store: &mut Store, _flash: &mut Flash, pool: usize) -> Option<Job> {

@@ -37,7 +37,8 @@
 //! # What it leaves out
 //! The map block on flash: the tables are found again from the spare areas. A log block stays bound
 //! to a logical block whose pages in it were all superseded. After a power failure SW log blocks
-//! are closed by partial merges.
+//! are closed by partial merges. A data block whose pages were all discarded is kept as long as a
+//! log block is bound to its logical block.
 //!
 //! # Validated against
 //! The bound, reached and never passed by single writes; exact costs; the NAND oracle with power
@@ -295,6 +296,12 @@ impl Logs for Kast {
     fn withdraw(&mut self, pool: usize) {
         self.pools[pool].closing = false;
         self.pools[pool].crowded = false;
+    }
+
+    fn holds(&self, store: &Store, lbn: u32) -> bool {
+        let pool = &self.pools[store.layout.plane(lbn) as usize];
+        pool.sequential.iter().any(|log| log.owner == lbn)
+            || pool.random.iter().any(|log| log.bound.contains(&lbn))
     }
 
     fn next_job(&mut self, _store: &mut Store, flash: &mut Flash, pool: usize) -> Option<Job> {

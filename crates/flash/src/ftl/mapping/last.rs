@@ -35,14 +35,16 @@
 //! # Parameters
 //! `log_blocks`: of the whole drive, a sixteenth of its blocks unless given. `sequential_blocks`:
 //! those of a plane's that are the sequential buffer, a quarter unless given. `sequential_from`:
-//! size of the shortest request that is sequential. `hot_window`: log pages of a plane, half of
-//! its random log unless given. `striping`: `pages` or `blocks`.
+//! size of the shortest request that is sequential, more than a page, in whole pages; 8 KiB or two
+//! pages unless given. `hot_window`: log pages of a plane, half of its random log unless given.
+//! `striping`: `pages` or `blocks`.
 //!
 //! # What it leaves out
 //! The border between sequential and random buffer does not move. Behind a write buffer every page
 //! is a request of its own, so all of them are random. The map block on flash: the tables are
 //! found again from the spare areas; all random log blocks found after a power failure count as
-//! cold and full, and sequential ones in order are closed by partial merges.
+//! cold and full, and sequential ones in order are closed by partial merges. A data block whose
+//! pages were all discarded is kept as long as its logical block has a sequential log block.
 //!
 //! # Validated against
 //! Exact costs of each merge; fewer copies than FAST on hot and cold pages; the NAND oracle with
@@ -51,10 +53,10 @@
 //! # References
 //! Lee, Shin, Kim, Kim, ACM SIGOPS Operating Systems Review 42(6), 2008.
 
-use config::Size;
+use config::{ConfigError, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sim::snapshot_fields;
+use sim::{Bytes, snapshot_fields};
 
 use super::log_block::{
     Associative, Budget, Hybrid, Job, Logs, MERGES, Store, StoredLog, Striping, Update, in_range,
@@ -66,8 +68,11 @@ use crate::ssd::plan::{NONE, Plan};
 #[cfg(test)]
 mod tests;
 
+/// Size of the shortest sequential request unless given, where that is more than a page.
+const SEQUENTIAL_FROM: Bytes = Bytes(8 << 10);
+
 /// Parameters of LAST.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Params {
     /// Log blocks of the whole drive; a sixteenth of its blocks unless given. They are dealt
@@ -75,25 +80,14 @@ pub struct Params {
     pub log_blocks: Option<u32>,
     /// Log blocks of a plane that are the sequential buffer, from 1; a quarter unless given.
     pub sequential_blocks: Option<u32>,
-    /// Size of the shortest request whose pages go to the sequential buffer.
-    pub sequential_from: Size,
+    /// Size of the shortest request whose pages go to the sequential buffer, more than a page;
+    /// the larger of 8 KiB and two pages unless given.
+    pub sequential_from: Option<Size>,
     /// Pages written to a plane's random log within which a page must be updated to be hot; half
     /// of what the random log holds unless given.
     pub hot_window: Option<u32>,
     /// What is striped over the planes.
     pub striping: Striping,
-}
-
-impl Default for Params {
-    fn default() -> Params {
-        Params {
-            log_blocks: None,
-            sequential_blocks: None,
-            sequential_from: Size(sim::Bytes(8 << 10)),
-            hot_window: None,
-            striping: Striping::default(),
-        }
-    }
 }
 
 impl Params {
@@ -104,7 +98,7 @@ impl Params {
     ///
     /// # Errors
     /// When the log blocks do not fit beside the data blocks or leave fewer than two random ones
-    /// on a plane.
+    /// on a plane, and when every request would be sequential.
     pub fn build(&self, context: &Context) -> Built {
         let planes = context.geometry.planes();
         let store = Store::new(context, self.striping, false);
@@ -115,10 +109,9 @@ impl Params {
         in_range("sequential_blocks", in_order, logs - 2, most)?;
         let random = logs - in_order;
         let pages = context.geometry.pages_per_block.get();
-        let page_bytes = u64::from(context.geometry.page_sectors) * 512;
         let last = Last {
             sequential: Associative::new(context, &store, in_order),
-            sequential_from: self.sequential_from.0.0.div_ceil(page_bytes),
+            sequential_from: self.sequential_pages(context)?,
             window: u64::from(self.hot_window.unwrap_or(random * pages / 2)),
             random,
             opened_at: vec![NEVER; context.geometry.blocks() as usize],
@@ -127,6 +120,22 @@ impl Params {
             look: 0,
         };
         Ok(Hybrid::boxed(store, last))
+    }
+
+    /// Pages of the shortest sequential request.
+    fn sequential_pages(&self, context: &Context) -> Result<u64, ConfigError> {
+        let page = context.geometry.page_bytes();
+        let Some(Size(from)) = self.sequential_from else {
+            return Ok(SEQUENTIAL_FROM.0.div_ceil(page).max(2));
+        };
+        if from.0 <= page {
+            let message = format!(
+                "expected more than a page ({}), got {from}: every request would be sequential",
+                Bytes(page)
+            );
+            return Err(ConfigError::new("sequential_from", message));
+        }
+        Ok(from.0.div_ceil(page))
     }
 }
 
@@ -280,6 +289,10 @@ impl Logs for Last {
     fn withdraw(&mut self, pool: usize) {
         self.sequential.withdraw(pool);
         self.pools[pool].crowded = false;
+    }
+
+    fn holds(&self, store: &Store, lbn: u32) -> bool {
+        self.sequential.holds(store, lbn)
     }
 
     fn next_job(&mut self, store: &mut Store, flash: &mut Flash, pool: usize) -> Option<Job> {

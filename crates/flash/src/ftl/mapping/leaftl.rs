@@ -229,7 +229,7 @@ impl Mapping for Leaf {
         let old = self.seek(lpn, flash, plan).ppn;
         if old != NONE {
             flash.invalidate(old);
-            self.table.set(self.position(lpn), NONE);
+            self.table.forget(self.position(lpn));
         }
         Ok(())
     }

@@ -201,7 +201,7 @@ impl Default for Needs {
 pub struct MapStats {
     /// Pages looked up.
     pub lookups: u64,
-    /// Found without reading flash.
+    /// Found in RAM. A miss reads no flash while its map page was never written.
     pub hits: u64,
     /// Page reads of the host that had to read flash twice or more.
     pub double_reads: u64,
@@ -270,6 +270,12 @@ pub trait Mapping: Snapshot + Send {
     fn before_erase(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
         let _ = (flash, plane, plan);
         false
+    }
+
+    /// Map pages that [`Mapping::before_erase`] has to write at most when the valid pages of
+    /// `block` were moved now.
+    fn map_pages_to_change(&mut self, flash: &mut Flash, block: u32) -> u32 {
+        flash.valid(block)
     }
 
     /// Power is back: make the tables anew from what is on flash.

@@ -36,7 +36,7 @@
 //! # What it leaves out
 //! Choosing N and K while running; the map block on flash: the tables are found again from the
 //! spare areas. After a power failure a log block with a prefix in order is closed by a partial
-//! merge.
+//! merge. A data block whose pages were all discarded is kept as long as its group has log blocks.
 //!
 //! # Validated against
 //! BAST, count by count (N = K = 1); the closed form of FAST (one group); exact costs; the NAND
@@ -233,6 +233,10 @@ impl Logs for Reconfigurable {
 
     fn withdraw(&mut self, pool: usize) {
         self.pools[pool].wish = None;
+    }
+
+    fn holds(&self, _store: &Store, lbn: u32) -> bool {
+        !self.groups[self.group(lbn) as usize].is_empty()
     }
 
     fn next_job(&mut self, store: &mut Store, flash: &mut Flash, pool: usize) -> Option<Job> {

@@ -285,7 +285,11 @@ impl Mapping for Superblock {
             return Err(Full(Some(plane)));
         };
         let table = self.tables.of(&self.layout, lpn);
-        self.tables.use_table(flash, table, plan);
+        let looks = self.tables.use_table(flash, table, plan);
+        if looks > 0 && !page.whole {
+            // They say where the rest of the page is.
+            plan.then();
+        }
         let old = self.place.get(lpn as usize);
         page.plan_rest(old, &self.geometry, plan);
         plan.then();

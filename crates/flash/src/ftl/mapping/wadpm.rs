@@ -289,13 +289,14 @@ impl Wadpm {
 
     /// Have the entry of `position`, for which there is room, in the window: read its chunk in a
     /// stage of its own, and leave what has to be written beside the operations that the caller
-    /// adds. True when it was there.
+    /// adds. True when its chunk is read from flash.
     fn load(&mut self, position: u32, flash: &mut Flash, plan: &mut Plan) -> bool {
         let chunk = self.store.page_of(position);
         let hit = self.cache.touch(position, chunk);
         self.count(chunk, hit);
+        let mut read = false;
         if !hit {
-            self.store.plan_read(chunk, plan);
+            read = self.store.plan_read(chunk, plan);
             self.cache.insert(position, chunk, &mut self.store);
         }
         if self.over {
@@ -307,17 +308,17 @@ impl Wadpm {
         if !plan.ops.is_empty() {
             programs_last(plan);
         }
-        hit
+        read
     }
 
-    /// Read an entry that has no room in the window, and forget it.
+    /// Read an entry that has no room in the window, and forget it. True as of [`Wadpm::load`].
     #[cold]
-    fn pass(&mut self, position: u32, plan: &mut Plan) -> u32 {
+    fn pass(&mut self, position: u32, plan: &mut Plan) -> (u32, bool) {
         let chunk = self.store.page_of(position);
         self.count(chunk, false);
-        self.store.plan_read(chunk, plan);
+        let read = self.store.plan_read(chunk, plan);
         programs_last(plan);
-        self.store.peek(position)
+        (self.store.peek(position), read)
     }
 
     /// An entry of `chunk` was looked up.
@@ -359,7 +360,7 @@ impl Wadpm {
         units.find(|&unit| {
             let plane = self.plane_of_chunk(self.cache.chunk_of(unit));
             (more || self.cache.newer(unit).is_some())
-                && (!self.cache.is_dirty(unit) || flash.has_room(plane, Frontier::MAP, reserve))
+                && (!self.cache.is_dirty(unit) || MapStore::has_room(flash, plane, reserve))
         })
     }
 
@@ -390,15 +391,14 @@ impl Mapping for Wadpm {
 
     fn read(&mut self, flash: &mut Flash, page: HostPage, plan: &mut Plan) {
         let position = self.position(page.lpn);
-        let fits = self.make_room(position, flash, plan);
-        let hit = fits && self.load(position, flash, plan);
-        self.stats.double_reads += u64::from(!hit);
-        let chunk = self.store.page_of(position);
-        let ppn = if fits {
-            self.cache.get(position, chunk).expect("it was loaded")
+        let (ppn, read) = if self.make_room(position, flash, plan) {
+            let read = self.load(position, flash, plan);
+            let cached = self.cache.get(position, self.store.page_of(position));
+            (cached.expect("it was loaded"), read)
         } else {
             self.pass(position, plan)
         };
+        self.stats.double_reads += u64::from(read);
         page.plan_read(ppn, plan);
     }
 
@@ -455,6 +455,15 @@ impl Mapping for Wadpm {
         let per_plane = self.chunks_per_plane.get();
         let chunks = turn * per_plane..(turn + 1) * per_plane;
         self.store.write_moved_beyond(keep, chunks, flash, plane, plan)
+    }
+
+    fn map_pages_to_change(&mut self, flash: &mut Flash, block: u32) -> u32 {
+        let (planes, entries) = (self.planes, self.store.entries());
+        let (per_plane, cache) = (self.chunks_per_plane.get() * entries, &mut self.cache);
+        self.store.pages_about(flash, block, |lpn| {
+            let position = place(planes, per_plane, lpn);
+            cache.get(position, position / entries).is_none().then_some(position)
+        })
     }
 
     fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt {

@@ -84,6 +84,10 @@ impl Logs for Chains {
         self.wish[pool] = None;
     }
 
+    fn holds(&self, _store: &Store, lbn: u32) -> bool {
+        self.length(lbn) > 0
+    }
+
     fn next_job(&mut self, _store: &mut Store, flash: &mut Flash, pool: usize) -> Option<Job> {
         let wish = self.wish[pool].take().unwrap_or(NONE);
         let crowd = self.used[pool].cmp(&self.spare);

@@ -24,6 +24,10 @@ impl Logs for InPlace {
 
     fn withdraw(&mut self, _pool: usize) {}
 
+    fn holds(&self, _store: &Store, _lbn: u32) -> bool {
+        false
+    }
+
     fn next_job(&mut self, _store: &mut Store, _flash: &mut Flash, _pool: usize) -> Option<Job> {
         None
     }

@@ -261,6 +261,23 @@ impl MapStore {
         some
     }
 
+    /// Map pages that tell where the pages of a block are, of those that `position` gives one of.
+    pub fn pages_about(
+        &self,
+        flash: &mut Flash,
+        block: u32,
+        mut position: impl FnMut(u32) -> Option<u32>,
+    ) -> u32 {
+        let first = flash.geometry.first_ppn(block);
+        let mut pages: Vec<u32> = (first..first + u32::from(flash.block(block).written))
+            .filter_map(|ppn| Some(flash.owner(ppn)).filter(|&id| id < self.first_id))
+            .filter_map(|id| position(id).map(|position| self.page_of(position)))
+            .collect();
+        pages.sort_unstable();
+        pages.dedup();
+        pages.len() as u32
+    }
+
     /// As [`MapStore::write_moved`] where the map pages `pages` are those of the plane, and `keep`
     /// moves may stay in RAM: the map pages that most of them concern are written.
     pub fn write_moved_beyond(

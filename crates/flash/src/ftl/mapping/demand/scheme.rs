@@ -54,7 +54,7 @@ pub trait Cache: Snapshot + Clone + Send + 'static {
     fn make_room(&mut self, page: HostPage, io: &mut Io) -> bool;
 
     /// Have the entry of `page.lpn` in RAM, for which there is room, as part of an access to that
-    /// page. Returns false when flash had to be read for it.
+    /// page. Returns false when it was not there.
     fn load(&mut self, page: HostPage, io: &mut Io) -> bool;
 
     /// The entry of a logical page, if it is in RAM. Changes nothing that can be noticed.
@@ -233,6 +233,11 @@ impl<C: Cache> Mapping for Demand<C> {
 
     fn before_erase(&mut self, flash: &mut Flash, plane: u32, plan: &mut Plan) -> bool {
         self.store.write_moved(flash, plane, plan)
+    }
+
+    fn map_pages_to_change(&mut self, flash: &mut Flash, block: u32) -> u32 {
+        let cache = &mut self.cache;
+        self.store.pages_about(flash, block, |lpn| cache.get(lpn).is_none().then_some(lpn))
     }
 
     fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt {

@@ -72,6 +72,21 @@ fn telling_hot_from_cold_saves_copies() {
 }
 
 #[test]
+fn one_page_is_no_sequential_request_however_large_it_is() {
+    let mut drive = Drive::build(
+        "mapping.last = { log_blocks = 4, sequential_blocks = 1 }\ntiming = 'none'\n\
+         over_provisioning.capacity = '512KiB'\ncollection.separate = false\n[geometry]\n\
+         channels = 1\npackages_per_channel = 1\ndies_per_package = 1\nplanes_per_die = 1\n\
+         blocks_per_plane = 20\npages_per_block = 4\npage = '16KiB'\n",
+    );
+    drive.fill();
+    // 4 KiB in each of three logical blocks: one random log block takes them all.
+    let counted =
+        drive.counted(|drive| [5, 9, 13].into_iter().for_each(|p| drive.write_part(p, 8)));
+    assert_eq!((counted.copies(), counted.merges()), (0, [0, 0, 0]));
+}
+
+#[test]
 fn ram_and_limits() {
     let ram = Drive::paper("mapping.last = { log_blocks = 2048, sequential_blocks = 28 }").ram();
     let sequential = 16 * 28 * (15 + 64 * 6);
@@ -80,4 +95,9 @@ fn ram_and_limits() {
     assert!(error.starts_with("mapping.last.log_blocks: expected 48 to 4896 ("), "{error}");
     let error = Drive::refused("mapping.last = { log_blocks = 64, sequential_blocks = 3 }");
     assert!(error.contains("sequential_blocks: expected 1 to 2 (the log blocks of a"), "{error}");
+    let error = Drive::refused("mapping.last.sequential_from = '2KiB'");
+    assert!(
+        error.starts_with("mapping.last.sequential_from: expected more than a page"),
+        "{error}"
+    );
 }

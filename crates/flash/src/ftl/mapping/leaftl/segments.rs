@@ -26,16 +26,13 @@ pub(super) struct Segment {
 snapshot_fields!(Segment { intercept, slope, start, approximate, members });
 
 impl Segment {
-    /// One position, known exactly. [`NONE`] says that it holds nothing.
+    /// One position, known exactly.
     fn point(offset: u8, ppn: u32) -> Segment {
         Segment { intercept: ppn, slope: 0, start: offset, approximate: false, members: 0 }
     }
 
     #[inline]
     fn predict(&self, offset: u8) -> u32 {
-        if self.intercept == NONE {
-            return NONE;
-        }
         let rise = u32::from(offset - self.start) * u32::from(self.slope);
         self.intercept + ((rise + (1 << (SLOPE_BITS - 1))) >> SLOPE_BITS)
     }
@@ -108,7 +105,7 @@ impl Table {
 
     /// Say of one position where it is now, exactly.
     pub(super) fn set(&mut self, position: u32, ppn: u32) {
-        self.release(position);
+        self.forget(position);
         let segment = Segment::point((position % GROUP) as u8, ppn);
         let slot = self.add(position / GROUP, segment);
         self.join(position, slot);
@@ -126,7 +123,7 @@ impl Table {
                 // Its position is known exactly since it was written.
                 continue;
             }
-            covered.iter().for_each(|&(position, _)| self.release(position));
+            covered.iter().for_each(|&(position, _)| self.forget(position));
             let continued = self.continued(covered, segment);
             let slot = continued.unwrap_or_else(|| self.add(group, segment));
             covered.iter().for_each(|&(position, _)| self.join(position, slot));
@@ -147,8 +144,8 @@ impl Table {
         continues.then_some(slot)
     }
 
-    /// A newer segment will tell of a position.
-    fn release(&mut self, position: u32) {
+    /// No segment tells of a position any more: it holds nothing, or a newer one is about to.
+    pub(super) fn forget(&mut self, position: u32) {
         let slot = self.owner.get(position as usize);
         if slot == UNOWNED {
             return;
@@ -315,8 +312,8 @@ mod tests {
         assert_eq!(table.predict(101), Prediction::Exact(5_101));
         (0..256).for_each(|position| table.set(position, 20_000 - 2 * position));
         assert_eq!(table.bytes(), 256 * 8, "the line has no members left");
-        table.set(100, NONE);
-        assert_eq!(table.predict(100), Prediction::Exact(NONE));
+        table.forget(100);
+        assert_eq!((table.bytes(), table.predict(100)), (255 * 8, Prediction::Exact(NONE)));
     }
 
     #[test]

@@ -109,6 +109,10 @@ impl<const SWITCHES: bool> Logs for Associative<SWITCHES> {
         self.wish[pool] = None;
     }
 
+    fn holds(&self, _store: &Store, lbn: u32) -> bool {
+        self.log_of[lbn as usize] != NONE
+    }
+
     fn next_job(&mut self, _store: &mut Store, flash: &mut Flash, pool: usize) -> Option<Job> {
         let wish = self.wish[pool].take().unwrap_or(NONE);
         let crowd = (self.owners[pool].len() as u32).cmp(&self.limit);

@@ -42,6 +42,9 @@ pub(crate) trait Logs: Snapshot + Clone + Send + 'static {
     /// its way, and may find room then.
     fn withdraw(&mut self, pool: usize);
 
+    /// True when a log block is, or was taken for, a logical block alone, or is bound to it.
+    fn holds(&self, store: &Store, lbn: u32) -> bool;
+
     /// The log block to empty next, if any must be.
     fn next_job(&mut self, store: &mut Store, flash: &mut Flash, pool: usize) -> Option<Job>;
 
@@ -165,6 +168,11 @@ impl<L: Logs> Mapping for Hybrid<L> {
             plan.collect.push(plane);
             return if planned { Ok(()) } else { Err(full) };
         }
+        // Where the rest of a page is, is found before the log block takes the new one.
+        let mut looks = Plan::default();
+        if !page.whole && old != NONE {
+            self.logs.probe(&self.store, flash, lbn, old, &mut looks);
+        }
         let update = Update { lpn, lbn, offset, of: page.of };
         let Some(ppn) = self.page_for(flash, update, old != NONE) else {
             if self.store.is_freeing(flash, pool) {
@@ -172,6 +180,10 @@ impl<L: Logs> Mapping for Hybrid<L> {
             }
             return Err(full);
         };
+        if !looks.ops.is_empty() {
+            looks.ops.into_iter().for_each(|look| plan.push(look));
+            plan.then();
+        }
         page.plan_program(old, ppn, flash, plan);
         self.store.place.set(lpn as usize, ppn);
         if self.store.work[pool].dead.len() > dead {
@@ -180,11 +192,17 @@ impl<L: Logs> Mapping for Hybrid<L> {
         Ok(())
     }
 
-    fn discard(&mut self, flash: &mut Flash, lpn: u32, _plan: &mut Plan) -> Result<(), Full> {
+    fn discard(&mut self, flash: &mut Flash, lpn: u32, plan: &mut Plan) -> Result<(), Full> {
         let old = self.store.place(lpn);
-        if old != NONE {
-            flash.invalidate(old);
-            self.store.place.set(lpn as usize, NONE);
+        if old == NONE {
+            return Ok(());
+        }
+        flash.invalidate(old);
+        self.store.place.set(lpn as usize, NONE);
+        let (lbn, _) = self.store.layout.split(lpn);
+        if self.store.is_forgotten(flash, lbn) && !self.logs.holds(&self.store, lbn) {
+            self.store.move_home(flash, lbn, NONE);
+            plan.collect.push(self.store.layout.plane(lbn));
         }
         Ok(())
     }

@@ -167,6 +167,22 @@ impl Store {
         }
     }
 
+    /// True when a logical block has a home, no page anywhere, and no merge to go on with: after a
+    /// power failure its next home can be told from the present one by its age.
+    pub(super) fn is_forgotten(&mut self, flash: &Flash, lbn: u32) -> bool {
+        let home = self.home[lbn as usize];
+        if home == NONE || flash.valid(home) > 0 {
+            return false;
+        }
+        let pool = self.pool(self.layout.plane(lbn));
+        let unfinished = self.work[pool].unfinished.iter().any(|&(other, _)| other == lbn);
+        !unfinished
+            && (0..self.geometry.pages_per_block.get()).all(|offset| {
+                let lpn = self.layout.lpn(lbn, offset);
+                lpn >= self.layout.logical_pages || self.place.get(lpn as usize) == NONE
+            })
+    }
+
     /// A block without valid pages can be erased.
     pub(crate) fn bury(&mut self, flash: &Flash, block: u32) {
         let pool = self.pool(self.geometry.plane_of_block(block));

@@ -44,7 +44,8 @@ fn params(text: &str) -> Params {
 }
 
 impl Drive {
-    fn build(text: &str) -> Drive {
+    /// The drive that a text describes.
+    pub(crate) fn build(text: &str) -> Drive {
         let context = Context { rng: Rng::new(1, "drive") };
         let device = params(text).build(&context).unwrap_or_else(|error| panic!("{text}: {error}"));
         let sectors = u64::from(device.limits().block_bytes) / 512;
@@ -112,6 +113,34 @@ impl Drive {
     pub(crate) fn write(&mut self, lpn: u64) {
         let request = Request::write(Lba(lpn * self.sectors), self.sectors as u32);
         self.device.apply(&request);
+    }
+
+    /// Write the first `sectors` sectors of a page.
+    pub(crate) fn write_part(&mut self, lpn: u64, sectors: u32) {
+        self.serve(Request::write(Lba(lpn * self.sectors), sectors));
+    }
+
+    /// Do a request, and wait until nothing is left to do.
+    fn serve(&mut self, request: Request) {
+        self.device.submit(self.now, request).expect("the drive is idle");
+        let mut out = Completions::new();
+        self.device.advance(self.now, &mut out);
+        while let Some(next) = self.device.next_event() {
+            self.now = next;
+            self.device.advance(next, &mut out);
+        }
+    }
+
+    /// Read a page.
+    pub(crate) fn read(&mut self, lpn: u64) {
+        let request = Request::read(Lba(lpn * self.sectors), self.sectors as u32);
+        self.serve(request);
+    }
+
+    /// Discard every page.
+    pub(crate) fn discard_all(&mut self) {
+        let sectors = self.device.limits().sectors();
+        self.device.apply(&Request::discard(Lba(0), sectors as u32));
     }
 
     /// Write `pages` pages from `lpn` on with one request.
@@ -185,4 +214,31 @@ pub(crate) fn assert_order_switches_only(mapping: &str, blocks: u32) {
     let counted = drive.counted(Drive::fill);
     assert_eq!(counted.merges(), [64, 0, 0], "{mapping}");
     assert_eq!((counted.copies(), counted.erases()), (0, 64), "{mapping}");
+}
+
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_that_was_discarded_is_written_as_a_new_one() {
+        for mapping in [
+            "mapping = 'block'",
+            "mapping.block.variant = 'nftl-1'",
+            "mapping.block.variant.nftl-n.replacements = 2",
+            "mapping.bast.log_blocks = 8",
+            "mapping.fast.log_blocks = 8",
+            "mapping.fast = { scope = 'naive_global', log_blocks = 8 }",
+            "mapping.kast.log_blocks = 8",
+            "mapping.last.log_blocks = 12",
+            "mapping.reconfigurable = { group_blocks = 4, group_logs = 2, log_blocks = 8 }",
+        ] {
+            let mut drive = Drive::planes(4, mapping, 64, 8, 32);
+            drive.fill();
+            drive.discard_all();
+            let counted = drive.counted(Drive::fill);
+            let updates = (counted.get("update_pure"), counted.get("update_wasted"));
+            assert_eq!((counted.get("write_data"), updates), (64 * 8, (0, 0)), "{mapping}");
+            assert_eq!((counted.copies(), counted.merges()), (0, [0, 0, 0]), "{mapping}");
+        }
+    }
 }

@@ -1,6 +1,12 @@
 //! Exact costs, and the page map at one end.
 
+use super::Params;
+use crate::ftl::allocation::{self, static_};
+use crate::ftl::flash::Flash;
 use crate::ftl::mapping::log_block::testing::Drive;
+use crate::ftl::mapping::{Context, HostPage};
+use crate::ssd::geometry::GeometryParams;
+use crate::ssd::plan::{NONE, Plan};
 
 /// Two superblocks of two logical blocks and up to four blocks, four pages each.
 const SMALL: &str = "mapping.superblock = { group_blocks = 2, fan_out = 4 }";
@@ -68,6 +74,39 @@ fn a_table_that_is_not_cached_costs_reads_of_spare_areas() {
     assert_eq!(reads(&mut drive, 0), 2, "the directory is with page 7");
     assert_eq!(reads(&mut drive, 8), 2, "the directory is with page 15");
     assert_eq!(reads(&mut drive, 1), 1, "the directory is with page 0, and so is its table");
+}
+
+#[test]
+fn a_write_in_part_reads_the_tables_before_the_rest_of_the_page() {
+    let params = GeometryParams {
+        channels: 1,
+        packages_per_channel: 1,
+        dies_per_package: 1,
+        planes_per_die: 1,
+        blocks_per_plane: 16,
+        pages_per_block: 4,
+        ..GeometryParams::default()
+    };
+    let geometry = params.check().unwrap();
+    let allocator = static_::Params::default().build(&allocation::Context { geometry }).unwrap();
+    let (logical_pages, reserve, copy_back) = (16, 1, true);
+    let context =
+        Context { geometry, allocator, logical_pages, reserve, copy_back, pslc_pages: None };
+    let params = Params { group_blocks: Some(2), fan_out: 4, cache_tables: 1, ..Params::default() };
+    let mut mapping = params.build(&context).unwrap();
+    let mut flash = Flash::new(geometry, mapping.needs().frontiers, false);
+    let mut write = |page| {
+        let mut plan = Plan::default();
+        mapping.write(&mut flash, page, &mut plan).unwrap();
+        let programmed = plan.ops.last().expect("it ends with a program").ppn();
+        flash.programmed(programmed, NONE);
+        plan.stage_ends
+    };
+    let whole = |lpn| HostPage::whole(lpn, geometry.page_sectors, 0, 1);
+    (0..16).for_each(|lpn| drop(write(whole(lpn))));
+    // Two spare areas, then the rest; without a rest only the spare areas.
+    assert_eq!(write(HostPage { whole: false, sectors: 1, ..whole(0) }), [2, 3]);
+    assert_eq!(write(whole(8)), [2]);
 }
 
 #[test]

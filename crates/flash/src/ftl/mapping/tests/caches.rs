@@ -264,3 +264,13 @@ fn impossible_parameters_are_refused_with_their_range() {
         assert!(error.contains(key) && error.contains(expected), "{mapping}: {error}");
     }
 }
+
+#[test]
+fn leaftl_keeps_nothing_of_what_was_discarded() {
+    let mut drive = drive("mapping = 'leaftl'");
+    assert!(drive.ram() > 0);
+    drive.discard_all();
+    assert_eq!(drive.ram(), 0);
+    drive.serve(77, 1, true);
+    assert_eq!(drive.ram(), 8);
+}

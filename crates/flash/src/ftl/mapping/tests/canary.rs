@@ -114,6 +114,10 @@ impl Mapping for Sabotaged {
         self.inner.before_erase(flash, plane, plan)
     }
 
+    fn map_pages_to_change(&mut self, flash: &mut Flash, block: u32) -> u32 {
+        self.inner.map_pages_to_change(flash, block)
+    }
+
     fn rebuild(&mut self, flash: &mut Flash) -> Rebuilt {
         self.forgotten = self.bug == Bug::ForgottenPage;
         self.inner.rebuild(flash)

@@ -59,6 +59,11 @@ impl Drive {
         }
     }
 
+    /// Discard every page.
+    pub(super) fn discard_all(&mut self) {
+        self.device.apply(&Request::discard(Lba(0), (self.logical * SECTORS) as u32));
+    }
+
     /// Count from here.
     pub(super) fn mark(&mut self) {
         self.before = Counters::default();

@@ -6,6 +6,7 @@ use sim::{Completions, Counters, Device, Lba, Nanos, Request, RequestId, Rng};
 
 use super::{age, shaped};
 use crate::device::ssd::OverProvisioning;
+use crate::ftl::gc::GcPolicy;
 
 /// Of the bytes of a complete page table those that a mapping may take beyond its directory.
 type Limit = fn(u64) -> u64;
@@ -76,6 +77,96 @@ fn most_ram(mapping: &str, planes: u32, buffer: &str) -> (u64, u64) {
         inside += 1;
     }
     (most, table)
+}
+
+/// The fullest drive that a mapping accepts, filled: 4 planes of 64 blocks of 16 pages.
+fn fullest(mapping: &str, gc: &str) -> Box<dyn Device> {
+    let geometry = "channels = 2\npackages_per_channel = 1\ndies_per_package = 1\n\
+                    planes_per_die = 2\nblocks_per_plane = 64\npages_per_block = 16\n\
+                    page = '512B'";
+    let mut params = shaped(&format!("mapping.{mapping}\ngc = '{gc}'"), geometry);
+    // With the oracle it would be filled page by page, which is not bounded by events.
+    params.oracle = false;
+    let context = Context { rng: Rng::new(1, "fullest") };
+    let built = (50..100).rev().find_map(|percent| {
+        params.over_provisioning = OverProvisioning::LivePercent(f64::from(percent));
+        params.build(&context).ok()
+    });
+    let mut device = built.unwrap_or_else(|| panic!("{mapping} fits no such drive"));
+    device.apply(&Request::write(Lba(0), device.limits().sectors() as u32));
+    device
+}
+
+/// Events until `count` random writes were served, or [`LIMIT`]. `flows` are sizes in sectors, and
+/// how many requests of that size are in flight at once.
+fn events_of_writes(device: &mut dyn Device, count: u64, seed: u64, flows: &[(u64, u64)]) -> u64 {
+    let mut rng = Rng::new(seed, "progress");
+    let (mut now, mut out, mut events) = (Nanos::ZERO, Completions::new(), 0);
+    let (mut issued, mut done) = (0, 0);
+    let mut idle: Vec<u64> =
+        flows.iter().flat_map(|&(sectors, depth)| (0..depth).map(move |_| sectors)).collect();
+    while done < count && events < LIMIT {
+        for sectors in idle.drain(..) {
+            let lba = Lba(rng.below(device.limits().sectors() / sectors) * sectors);
+            // The size is in the id: another one of it follows.
+            let id = RequestId(issued * 64 + sectors);
+            let request = Request { id, ..Request::write(lba, sectors as u32) };
+            device.submit(now, request).expect("the queue is deeper");
+            issued += 1;
+        }
+        now = device.next_event().expect("requests are inside");
+        device.advance(now, &mut out);
+        idle.extend(out.done.drain(..).map(|completion| completion.id.0 % 64));
+        done += idle.len() as u64;
+        events += 1;
+    }
+    events
+}
+
+/// Far more events than a run takes that makes progress.
+const LIMIT: u64 = 500_000;
+
+#[test]
+fn a_map_page_leaves_the_room_that_a_collection_counts_on() {
+    let geometry = "channels = 1\npackages_per_channel = 1\ndies_per_package = 1\n\
+                    planes_per_die = 2\nblocks_per_plane = 40\npages_per_block = 33\n\
+                    page = '1KiB'";
+    for gc in ["fifo", "random"] {
+        for seed in 0..8 {
+            let mapping = "mapping.wadpm = { window.fixed = 60, loading = 'entry' }";
+            let mut params = shaped(&format!("{mapping}\ngc = '{gc}'"), geometry);
+            params.over_provisioning = OverProvisioning::LivePercent(75.0);
+            let context = Context { rng: Rng::new(seed, "room") };
+            let mut device = params.build(&context).expect("a drive");
+            device.apply(&Request::write(Lba(0), device.limits().sectors() as u32));
+            let events = events_of_writes(&mut *device, 3_000, seed, &[(16, 40), (2, 4)]);
+            assert!(events < LIMIT, "{gc}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn every_victim_policy_makes_progress_on_the_fullest_drive() {
+    let mut stuck = Vec::new();
+    for mapping in [
+        "wadpm = { window.fixed = 20, layout = 'aligned64' }",
+        "wadpm = { window.fixed = 20, layout = 'aligned64', loading = 'entry' }",
+        "wadpm = { window.fixed = 20, layout = 'aligned64', gc_map_update = 'free' }",
+        "wadpm = { window.fixed = 20, layout = 'aligned64', gc_map_update.deferred = '1KiB' }",
+        "dftl.cache = '512B'",
+        "sftl.cache = '2KiB'",
+        "cdftl.cache = '2KiB'",
+        "tpftl.cache = '512B'",
+    ] {
+        for gc in GcPolicy::NAMES {
+            let events = events_of_writes(&mut *fullest(mapping, gc), 1_000, 3, &[(1, 8)]);
+            println!("{mapping}, {gc}: {events}");
+            if events >= LIMIT {
+                stuck.push((mapping, *gc));
+            }
+        }
+    }
+    assert!(stuck.is_empty(), "no progress: {stuck:#?}");
 }
 
 #[test]

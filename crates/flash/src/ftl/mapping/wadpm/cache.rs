@@ -72,7 +72,12 @@ impl Cache {
     ) -> Cache {
         let slots = |load: u32| {
             let slot = CowVec::new((chunks * entries) as usize, NONE);
-            Kind::Entries(Slots { load: load.max(1), slot, free: Vec::new(), data: Vec::new() })
+            Kind::Entries(Slots {
+                load: load.clamp(1, entries),
+                slot,
+                free: Vec::new(),
+                data: Vec::new(),
+            })
         };
         let kind = match params.loading {
             Loading::Chunk => Kind::Chunks(Frames::new(chunks, entries)),

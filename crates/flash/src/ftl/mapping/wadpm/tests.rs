@@ -188,6 +188,32 @@ fn deferred_entries_are_written_in_larger_batches_within_their_ram() {
 }
 
 #[test]
+fn a_miss_whose_map_page_was_never_written_reads_no_flash() {
+    let mut device = drive(fixed(20.0), 85.0);
+    (0..1_000).for_each(|page| access(&mut device, page * 17, false));
+    let counters = counters(&device);
+    assert_eq!((counters.get("map_lookups"), counters.get("flash_reads.map")), (1_000, 0));
+    assert!(counters.get("map_hits") < 1_000, "a hit is what RAM answers");
+    assert_eq!(counters.get("map_double_reads"), 0);
+}
+
+#[test]
+fn entries_read_ahead_end_with_their_chunk() {
+    let hits = |entries| {
+        let loading = Loading::ReadAhead(entries);
+        let mut device = drive(Params { loading, ..fixed(2.0) }, 85.0);
+        let mut rng = Rng::new(5, "ahead");
+        for _ in 0..2_000 {
+            let first = rng.below(100_000);
+            (0..4).for_each(|page| access(&mut device, first + 16 * page, true));
+        }
+        counters(&device).get("map_hits")
+    };
+    let (entries, ..) = shape(85.0, 34, 2.0);
+    assert_eq!(hits(u32::MAX), hits(entries));
+}
+
+#[test]
 fn impossible_drives_and_windows_are_refused_with_the_range() {
     let build = |edit: fn(&mut SsdParams)| {
         let mapping = MappingScheme::Wadpm(fixed(20.0));
