@@ -338,7 +338,8 @@ impl Params {
         let pools = if rules.global { 1 } else { planes };
         let gc = self.gc.build(&gc::Context { rng: context.rng.split("gc"), pools });
         let wear = self.wear.build(&wear::Context { planes });
-        let buffer = Buffer::new(&self.buffer, geometry.page_bytes(), planes);
+        let depth = planes.saturating_mul(timing.pages_ahead());
+        let buffer = Buffer::new(&self.buffer, geometry.page_bytes(), depth);
         let buffer = buffer.map_err(|e| e.within("buffer"))?;
         let (pace, throttle) = self.admission(buffer.is_some())?;
         let host = HostPath::new(&self.host).map_err(|e| e.within("host"))?;

@@ -6,6 +6,7 @@ use std::path::Path;
 use config::device::Context;
 use flash::device::ssd::Params;
 use flash::ftl::mapping::MappingScheme;
+use flash::ssd::timing::MultiPlane;
 use models::registry::DeviceModel;
 use sim::{Counters, Device, Lba, Nanos, Op, Request, Rng, Stepper};
 
@@ -182,6 +183,56 @@ fn rate(device: Box<dyn Device>, op: Op, sectors: u32, random: bool) -> f64 {
         host.answered(Request::new(op, Lba(place * u64::from(sectors)), sectors));
     }
     count as f64 / host.now().as_secs_f64()
+}
+
+/// Bytes of sequential writes that a second of a drive takes, with 8 MiB in flight: of the second
+/// half of six times what its buffer holds, and at least 256 MiB.
+fn written_a_second(params: &Params) -> f64 {
+    const BYTES: u64 = 128 << 10;
+    let count = (6 * params.buffer.capacity.0.0).max(256 << 20) / BYTES;
+    let mut device = params.build(&Context { rng: Rng::new(1, "written") }).unwrap();
+    let (mut out, mut now, mut half, mut answered) = (Completions::new(), Nanos::ZERO, None, 0);
+    let submit = |device: &mut dyn Device, now, id| {
+        let request = Request::write(Lba(id * BYTES / 512), BYTES as u32 / 512);
+        device.submit(now, Request { id: RequestId(id), ..request }).unwrap();
+    };
+    (0..64).for_each(|id| submit(&mut *device, now, id));
+    while answered < count {
+        now = device.next_event().expect("a write ends");
+        device.advance(now, &mut out);
+        for _ in out.done.drain(..) {
+            submit(&mut *device, now, 64 + answered);
+            answered += 1;
+        }
+        half = half.or((answered >= count / 2).then_some((answered, now)));
+    }
+    let (before, begun) = half.expect("half of them");
+    ((answered - before) * BYTES) as f64 / now.since(begun).as_secs_f64()
+}
+
+#[test]
+fn planes_that_program_together_do_so() {
+    let mut parts = 0;
+    for (name, params) in ssds() {
+        let (nand, g) = (&params.nand, &params.geometry);
+        let paced = params.buffer.pace.is_some() || params.buffer.throttle.is_some();
+        if nand.multi_plane == MultiPlane::Off || params.buffer.capacity.0.0 == 0 || paced {
+            continue;
+        }
+        parts += 1;
+        // All planes of a die program a page of each type (Equation of the model).
+        let pages = f64::from(g.planes_per_die) * nand.program.len() as f64;
+        let array: u64 = nand.program.iter().map(|time| time.0.0).sum();
+        let page = g.page.0.0 as f64;
+        let bus = nand.command.0.0 as f64 + page / nand.bus.0 as f64 * 1e9;
+        let dies = f64::from(g.packages_per_channel * g.dies_per_package);
+        let of_dies = dies * pages * page / (array as f64 + pages * bus);
+        let flash = f64::from(g.channels) * of_dies.min(page / bus) * 1e9;
+        let link = params.host.bandwidth.map_or(f64::INFINITY, |rate| rate.0 as f64);
+        let (is, expected) = (written_a_second(&params), flash.min(link));
+        assert!((0.9..1.02).contains(&(is / expected)), "{name}: {is:.3e} B/s of {expected:.3e}");
+    }
+    assert!(parts > 8, "{parts} parts");
 }
 
 #[test]

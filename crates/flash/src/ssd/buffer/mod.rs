@@ -47,7 +47,8 @@ pub struct BufferParams {
     /// Share of the buffer, in percent, above which pages are programmed in the background.
     /// 0 programs them as soon as possible, 100 when it is full.
     pub destage_above_percent: u32,
-    /// Programs under way at once; 0 means one per plane.
+    /// Programs under way at once; 0 means one per plane, and where planes program together
+    /// (`nand.multi_plane`) two of their programs, with all pages of a word line.
     pub destage_depth: u32,
     /// The order in which pages are programmed.
     pub destage_order: Destage,
@@ -153,14 +154,15 @@ impl Snapshot for Buffer {
 }
 
 impl Buffer {
-    /// An empty buffer, or `None` when the capacity is zero.
+    /// An empty buffer, or `None` when the capacity is zero; `depth` programs are under way where
+    /// the parameters do not say how many.
     ///
     /// # Errors
     /// When it holds less than a page, or the share is above 100 %.
     pub fn new(
         params: &BufferParams,
         page_bytes: u64,
-        planes: u32,
+        depth: u32,
     ) -> Result<Option<Buffer>, ConfigError> {
         let bytes = params.capacity.0.0;
         if bytes == 0 {
@@ -175,7 +177,7 @@ impl Buffer {
             return Err(ConfigError::new("destage_above_percent", message));
         }
         let capacity = (bytes / page_bytes) as usize;
-        let depth = if params.destage_depth == 0 { planes } else { params.destage_depth };
+        let depth = if params.destage_depth == 0 { depth } else { params.destage_depth };
         Ok(Some(Buffer {
             capacity,
             // A full one is programmed in any case: who waits for room would wait for ever.
