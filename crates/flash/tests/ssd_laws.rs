@@ -57,10 +57,11 @@ const SHAPES: [(&str, &str); 21] = [
     ("wear, host link", "wear.static = { threshold = 1, every = 2 }\nhost.bandwidth = '100MB/s'"),
 ];
 
-const BUFFERS: [&str; 5] = [
+const BUFFERS: [&str; 6] = [
     "buffer = { capacity = '16KiB' }",
     "buffer = { capacity = '64KiB', destage_above_percent = 50, destage_depth = 2 }",
     "buffer = { capacity = '64KiB', power_loss_protection = true }",
+    "buffer = { capacity = '64KiB', power_loss_protection = true, merge_pages = 2 }",
     "buffer = { capacity = '64KiB', pace = { page = '70us', burst = 2 }, \
      suspend_when_full = false }",
     "buffer = { capacity = '64KiB', throttle = { page = '60us', owed = '40us', moved = '30us', \

@@ -22,7 +22,7 @@ use super::pace::PaceParams;
 use super::throttle::ThrottleParams;
 use absorbed::Absorbed;
 use outstanding::Outstanding;
-use pages::{Page, Pages};
+use pages::{Page, Pages, Slot};
 use writer::Writer;
 
 /// The order in which pages are programmed.
@@ -52,6 +52,10 @@ pub struct BufferParams {
     pub destage_depth: u32,
     /// The order in which pages are programmed.
     pub destage_order: Destage,
+    /// A rewrite takes the place of a page that waits only while fewer pages than these came after
+    /// it; later both are programmed. 0: as long as it waits. Needs `power_loss_protection`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub merge_pages: u32,
     /// The pace at which pages are taken in; absent: as fast as they come while there is room.
     pub pace: Option<PaceParams>,
     /// What it takes in while the drive catches up with collection, by how much it was given
@@ -79,6 +83,7 @@ impl Default for BufferParams {
             destage_above_percent: 0,
             destage_depth: 0,
             destage_order: Destage::Oldest,
+            merge_pages: 0,
             pace: None,
             throttle: None,
             suspend_when_full: true,
@@ -113,7 +118,13 @@ pub struct Buffer {
     pub access: Nanos,
     protected: bool,
     waits_for_flush: bool,
+    /// Pages that may come between a page and a rewrite that takes its place.
+    merge: u64,
     pages: Pages,
+    /// Older data of pages that are programmed by themselves, waiting or under way.
+    older: usize,
+    /// The count of the page that was taken out of the order last, if its data were older ones.
+    took_older: Option<u64>,
     /// Of a volatile buffer.
     absorbed: Absorbed,
     /// (dirty count, lpn) in the order to program. Entries of discarded pages are skipped.
@@ -135,7 +146,8 @@ impl Snapshot for Buffer {
         self.outstanding.save(to);
         self.order.save(to);
         let sorted = self.sorted.unwrap_or(0) as u64;
-        [self.dirtied, self.flush_to, self.programming as u64, sorted].save(to);
+        let older = self.older as u64;
+        [self.dirtied, self.flush_to, self.programming as u64, sorted, older].save(to);
     }
     fn restore(&mut self, from: &mut sim::Loader) -> Result<(), sim::SnapshotError> {
         let mut pages: Vec<Page> = Vec::new();
@@ -144,11 +156,12 @@ impl Snapshot for Buffer {
         self.absorbed.restore(from)?;
         self.outstanding.restore(from)?;
         self.order.restore(from)?;
-        let mut counts = [0; 4];
+        let mut counts = [0; 5];
         counts.restore(from)?;
         [self.dirtied, self.flush_to] = [counts[0], counts[1]];
         self.programming = counts[2] as usize;
         self.sorted = self.sorted.map(|_| counts[3] as usize);
+        self.older = counts[4] as usize;
         Ok(())
     }
 }
@@ -176,6 +189,10 @@ impl Buffer {
             let message = format!("expected 0 to 100, got {}", params.destage_above_percent);
             return Err(ConfigError::new("destage_above_percent", message));
         }
+        if params.merge_pages > 0 && !params.power_loss_protection {
+            let message = "a volatile buffer keeps one state of a page: set power_loss_protection";
+            return Err(ConfigError::new("merge_pages", message));
+        }
         let capacity = (bytes / page_bytes) as usize;
         let depth = if params.destage_depth == 0 { depth } else { params.destage_depth };
         Ok(Some(Buffer {
@@ -184,6 +201,9 @@ impl Buffer {
             destage_above: (capacity * params.destage_above_percent as usize / 100)
                 .min(capacity - 1),
             depth: depth as usize,
+            merge: if params.merge_pages == 0 { u64::MAX } else { params.merge_pages.into() },
+            older: 0,
+            took_older: None,
             access: params.access.0,
             protected: params.power_loss_protection,
             waits_for_flush: !params.power_loss_protection && !params.ignore_flush,
@@ -213,6 +233,14 @@ impl Buffer {
         self.pages.find(lpn).is_some()
     }
 
+    /// True when a write of the page costs no program that is not owed already.
+    #[inline]
+    pub fn merges(&self, lpn: u32) -> bool {
+        let Some(slot) = self.pages.find(lpn) else { return false };
+        let page = self.pages.get(slot);
+        self.merge == u64::MAX || page.waits() && self.dirtied - page.newest() < self.merge
+    }
+
     /// How many of the sectors `lba .. lba + sectors`, which are of one page, are in the buffer.
     #[inline]
     pub fn has(&self, lpn: u32, lba: Lba, sectors: u32) -> u32 {
@@ -222,14 +250,27 @@ impl Buffer {
 
     /// Offer the part of `request` that falls on `lpn`: sectors `lba .. lba + sectors`.
     pub fn offer(&mut self, lpn: u32, request: &Request, lba: Lba, sectors: u32) -> Offer {
+        let full = self.pages.len() + self.older >= self.capacity;
         let slot = match self.pages.find(lpn) {
             Some(slot) => slot,
-            None if self.pages.len() >= self.capacity => return Offer::NoRoom,
+            None if full => return Offer::NoRoom,
             None => self.pages.insert(lpn),
         };
         let page = self.pages.at(slot);
         let fresh = page.dirty == 0;
-        if fresh || (page.programming && page.again == 0) {
+        if !fresh && page.waits() && self.dirtied - page.newest() >= self.merge {
+            if full {
+                return Offer::NoRoom;
+            }
+            // What waits keeps its place in the order, and this one gets another.
+            self.outstanding.remove(page.newest());
+            self.dirtied += 1;
+            self.outstanding.insert(self.dirtied);
+            self.order.push_back((self.dirtied, lpn));
+            page.again_at(self.dirtied);
+            page.older_waiting += 1;
+            self.older += 1;
+        } else if fresh || !page.waits() {
             self.dirtied += 1;
             self.outstanding.insert(self.dirtied);
             self.order.push_back((self.dirtied, lpn));
@@ -264,7 +305,9 @@ impl Buffer {
             }
             let &(count, lpn) = self.order.front()?;
             let found = self.pages.find(lpn);
-            let Some(slot) = found.filter(|&slot| self.pages.at(slot).newest() == count) else {
+            let is_older = |page: &Page| count < page.newest() && page.older_waiting > 0;
+            let wanted = |page: &Page| page.newest() == count || is_older(page);
+            let Some(slot) = found.filter(|&slot| wanted(self.pages.get(slot))) else {
                 // Discarded, or dirtied again later.
                 self.pop_front();
                 continue;
@@ -274,11 +317,18 @@ impl Buffer {
                 Some(_) => !self.is_clean_to(self.flush_to),
                 None => count <= self.flush_to,
             };
-            let wanted = flushed || self.pages.len() > self.destage_above;
-            let page = self.pages.at(slot);
-            if !wanted || self.programming >= self.depth || page.programming {
+            let wanted = flushed || self.pages.len() + self.older > self.destage_above;
+            if !wanted || self.programming >= self.depth {
                 return None;
             }
+            let page = self.pages.at(slot);
+            if is_older(page) {
+                return Some(self.destage_older(slot, count));
+            }
+            if page.programming {
+                return None;
+            }
+            self.took_older = None;
             page.programming = true;
             // Emptied when its last program ended.
             std::mem::swap(&mut page.programmed_writers, &mut page.writers);
@@ -291,10 +341,32 @@ impl Buffer {
         }
     }
 
+    /// Program older data of a page at the front of the order: whole, as which sectors they are of
+    /// is not kept.
+    #[cold]
+    fn destage_older(&mut self, slot: Slot, count: u64) -> (u32, u32, u16) {
+        let page = self.pages.at(slot);
+        page.older_waiting -= 1;
+        page.older_programming += 1;
+        let (lpn, stream) = (page.lpn, page.stream);
+        self.programming += 1;
+        self.took_older = Some(count);
+        self.pop_front();
+        (lpn, u32::MAX, stream)
+    }
+
     /// The destaged page could not be planned now: put it back.
     pub fn put_back(&mut self, lpn: u32) {
         let slot = self.pages.find(lpn).expect("a page being destaged is in the buffer");
         let page = self.pages.at(slot);
+        if let Some(count) = self.took_older.take() {
+            page.older_waiting += 1;
+            page.older_programming -= 1;
+            self.order.push_front((count, lpn));
+            self.sorted = self.sorted.map(|sorted| sorted + 1);
+            self.programming -= 1;
+            return;
+        }
         page.programming = false;
         std::mem::swap(&mut page.writers, &mut page.programmed_writers);
         page.absorbed = std::mem::take(&mut page.programmed_absorbed);
@@ -308,6 +380,12 @@ impl Buffer {
         self.programming -= 1;
         let Some(slot) = self.pages.find(lpn) else { return };
         let page = self.pages.at(slot);
+        if page.older_programming > 0 {
+            // One is as good as another: the last to end is that of the newest data.
+            page.older_programming -= 1;
+            self.older -= 1;
+            return;
+        }
         page.programming = false;
         page.programmed_writers.clear();
         self.absorbed.release(&mut page.programmed_absorbed);
@@ -334,7 +412,15 @@ impl Buffer {
         let Some(slot) = self.pages.find(lpn) else { return };
         let page = self.pages.at(slot);
         self.absorbed.release(&mut page.absorbed);
-        if page.programming {
+        self.older -= std::mem::take(&mut page.older_waiting) as usize;
+        if !page.programming && page.older_programming > 0 {
+            // A program of older data under way is then the page's.
+            page.older_programming -= 1;
+            self.older -= 1;
+            page.programming = true;
+            page.writers.clear();
+            self.outstanding.remove(page.dirty);
+        } else if page.programming {
             // The program under way writes data nobody wants; it ends by itself.
             let again = std::mem::take(&mut page.again);
             page.writers.clear();
@@ -349,6 +435,7 @@ impl Buffer {
     /// request had completed.
     pub fn power_fail(&mut self, acknowledged: impl Fn(RequestId) -> bool) -> Vec<LostWrite> {
         self.programming = 0;
+        self.older = 0;
         self.flush_to = 0;
         self.order.clear();
         self.sorted = self.sorted.map(|_| 0);
@@ -356,6 +443,7 @@ impl Buffer {
             // Programs under way start again from RAM when the power is back.
             for page in self.pages.iter_mut() {
                 page.programming = false;
+                (page.older_waiting, page.older_programming) = (0, 0);
                 let newer = std::mem::take(&mut page.writers);
                 page.writers = std::mem::take(&mut page.programmed_writers);
                 newer.into_iter().for_each(|writer| page.written_by(writer, |_, _| {}));
@@ -409,6 +497,47 @@ mod tests {
         assert_eq!(offer(1), (Offer::Taken, None));
         assert_eq!(offer(2), (Offer::Taken, Some((1, 8, 0))));
         assert_eq!(offer(3), (Offer::NoRoom, None));
+    }
+
+    #[test]
+    fn a_rewrite_takes_the_place_of_one_of_the_last_pages_only() {
+        let params = BufferParams {
+            capacity: Size(Bytes(8 * 4096)),
+            power_loss_protection: true,
+            destage_above_percent: 100,
+            merge_pages: 3,
+            ..Default::default()
+        };
+        let mut buffer = Buffer::new(&params, 4096, 9).unwrap().unwrap();
+        let offer = |buffer: &mut Buffer, lpn: u32| {
+            let lba = Lba(u64::from(lpn) * 8);
+            buffer.offer(lpn, &Request::new(Op::Write, lba, 8), lba, 8)
+        };
+        // Page 7 is merged behind two other pages, and not behind three.
+        for (lpn, merges) in [(7, false), (1, false), (2, false), (7, true), (3, false)] {
+            assert_eq!((buffer.merges(lpn), offer(&mut buffer, lpn)), (merges, Offer::Taken));
+        }
+        assert!(!buffer.merges(7));
+        assert_eq!(offer(&mut buffer, 7), Offer::Taken);
+        assert!(buffer.merges(7));
+        for lpn in [4, 5, 6] {
+            assert_eq!(offer(&mut buffer, lpn), Offer::Taken);
+        }
+        // Both of page 7 and six others are all that it holds.
+        assert_eq!([offer(&mut buffer, 8), offer(&mut buffer, 7)], [Offer::NoRoom; 2]);
+        buffer.begin_flush();
+        assert_eq!(buffer.next_destage(), Some((7, u32::MAX, 0)));
+        buffer.put_back(7);
+        let order = std::iter::from_fn(|| buffer.next_destage()).map(|(lpn, ..)| lpn);
+        assert_eq!(order.collect::<Vec<_>>(), [7, 1, 2, 3, 7, 4, 5, 6]);
+        buffer.programmed(7);
+        assert!(buffer.holds(7));
+        let mut discarded = buffer.clone();
+        discarded.discard(7);
+        discarded.programmed(7);
+        buffer.programmed(7);
+        assert_eq!([buffer.holds(7), discarded.holds(7)], [false; 2]);
+        assert_eq!([offer(&mut buffer, 7), offer(&mut buffer, 8)], [Offer::Taken; 2]);
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub(super) struct Page {
     pub(super) again: u64,
     /// Its program is under way; the data in RAM may be newer (`again`).
     pub(super) programming: bool,
+    /// Programs of data that newer ones did not take the place of, waiting and under way.
+    pub(super) older_waiting: u32,
+    pub(super) older_programming: u32,
     pub(super) stream: u16,
     /// Writes whose newest data is here only, for the account after a power failure.
     pub(super) writers: Vec<Writer>,
@@ -37,6 +40,8 @@ snapshot_fields!(Page {
     dirty,
     again,
     programming,
+    older_waiting,
+    older_programming,
     stream,
     writers,
     programmed_writers,
@@ -68,6 +73,17 @@ impl Page {
     #[inline]
     pub(super) fn newest(&self) -> u64 {
         if self.again > 0 { self.again } else { self.dirty }
+    }
+
+    /// Its newest data wait for their program.
+    #[inline]
+    pub(super) fn waits(&self) -> bool {
+        self.dirty > 0 && (!self.programming || self.again > 0)
+    }
+
+    /// Its newest data are of this count now, and were of another one that waits.
+    pub(super) fn again_at(&mut self, count: u64) {
+        *(if self.again > 0 { &mut self.again } else { &mut self.dirty }) = count;
     }
 
     /// A write came; those that it covers leave the list, and `absorb` has them.
@@ -195,6 +211,7 @@ impl Pages {
         }
         let page = &mut self.pages[slot as usize];
         (page.dirty, page.again, page.programming) = (0, 0, false);
+        (page.older_waiting, page.older_programming) = (0, 0);
         page.writers.clear();
         page.programmed_writers.clear();
         (page.absorbed, page.programmed_absorbed) = (List::default(), List::default());

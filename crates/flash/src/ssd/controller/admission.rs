@@ -55,9 +55,9 @@ impl Controller {
         let buffer = self.buffer.0.as_mut().expect("there is a buffer to write to");
         let collectors = self.turns.is_collectors();
         let pace = self.pace.0.as_mut().filter(|pace| collectors || !pace.in_turns);
-        let pace = pace.filter(|_| !buffer.holds(part.lpn));
+        let pace = pace.filter(|_| !buffer.merges(part.lpn));
         let paced = pace.as_ref().map_or(now, |pace| pace.earliest(now));
-        let mut throttle = self.throttle.0.as_mut().filter(|_| !buffer.holds(part.lpn));
+        let mut throttle = self.throttle.0.as_mut().filter(|_| !buffer.merges(part.lpn));
         let earliest =
             throttle.as_mut().map_or(paced, |throttle| throttle.earliest(now, beside).max(paced));
         let sectors = u32::from(part.sectors);
