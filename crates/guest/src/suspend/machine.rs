@@ -8,8 +8,8 @@ use resume::machine::{self, Range};
 use resume::{Disk, FRAMES_MAX, Header, PAGE_BYTES, superblock_sum};
 use rustix::fs::{FileType, major, minor};
 
-use super::mounts;
 use super::target::{open_disk, superblock};
+use super::{mounts, namespaces};
 
 /// What a header says of this machine.
 pub(super) fn header(map: &[Range]) -> Result<Header, String> {
@@ -155,7 +155,7 @@ impl Use {
     }
 }
 
-/// The file systems of `/proc/self/mountinfo`: the device's numbers, the kind, and the source.
+/// The file systems of `/proc/PID/mountinfo`: the device's numbers, the kind, and the source.
 fn mounted(text: &str) -> impl Iterator<Item = (&str, &str, &str)> {
     text.lines().filter_map(|line| {
         let (head, tail) = line.split_once(" - ")?;
@@ -202,14 +202,20 @@ fn devices(
     }
 }
 
-/// What of this machine's disks is in use.
+/// What of this machine's disks is in use, in whichever namespace.
 fn uses() -> Result<Vec<Use>, String> {
-    const MOUNTS: &str = "/proc/self/mountinfo";
-    let mounts = fs::read_to_string(MOUNTS).map_err(|why| format!("{MOUNTS}: {why}"))?;
+    uses_of(&namespaces::mounts(Path::new("/proc"))?, number)
+}
+
+/// The same of these namespaces' mounts; `number` tells the numbers of a device by its path.
+fn uses_of(
+    namespaces: &[String],
+    number: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<Use>, String> {
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     let mut uses = Vec::new();
-    for mount in mounted(&mounts) {
-        let numbers = devices(mount, number)?.into_iter();
+    for mount in namespaces.iter().flat_map(|mounts| mounted(mounts)) {
+        let numbers = devices(mount, &number)?.into_iter();
         uses.extend(numbers.map(|number| Use { number, kind: mount.1.into() }));
     }
     // Those in files belong to a file system.
@@ -446,8 +452,27 @@ mod tests {
     #[test]
     fn what_is_on_this_machine_is_found() {
         // Whatever it is, it has a number that the kernel knows.
-        for one in uses().unwrap() {
+        // Of other namespaces only root is told.
+        let own = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        for one in uses_of(&[own], number).unwrap() {
             assert!(Path::new("/sys/dev/block").join(&one.number).exists(), "{one:?}");
         }
+    }
+
+    #[test]
+    fn what_only_a_container_has_mounted_is_in_use() {
+        let root = "26 1 254:1 / / rw - ext4 /dev/vda1 rw\n";
+        let container = "91 1 254:1 / / rw - ext4 /dev/vda1 rw\n\
+                         92 91 254:17 / /data rw - ext4 /dev/vdb1 rw\n\
+                         93 91 0:25 / /more rw - btrfs /dev/vdc rw\n";
+        let mounts = namespaces::tests::told(&[
+            (1, 1, "mnt:[1]", Some(root)),
+            (70, 70, "mnt:[2]", Some(container)),
+        ]);
+        let number = |path: &str| (path == "/dev/vdc").then(|| "254:32".to_string());
+        let found = uses_of(&mounts, number).unwrap();
+        let found: Vec<&str> =
+            found.iter().filter(|one| one.kind != "swap").map(|one| one.number.as_str()).collect();
+        assert_eq!(found, ["254:1", "254:17", "254:32"]);
     }
 }

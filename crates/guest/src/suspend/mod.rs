@@ -3,6 +3,7 @@
 mod convert;
 mod machine;
 mod mounts;
+mod namespaces;
 mod renew;
 mod sample;
 mod snapshot;
