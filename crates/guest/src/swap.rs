@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::PAGE_BYTES;
+use crate::policy::After;
 use crate::suspend::Ended;
 
 /// Go on as what was suspended to `disk`, if something was: then this does not return.
@@ -32,7 +33,7 @@ pub(crate) fn suspend(disk: &Path, bytes_max: Option<u64>) -> Result<Ended, Stri
     set("image_size", &bytes_max.unwrap_or(1 << 60).to_string())?;
     set("disk", "shutdown")?;
     set("state", "disk")?;
-    Ok(Ended::Resumed(None))
+    Ok(Ended::Resumed(After::default()))
 }
 
 /// Use a disk as swap.

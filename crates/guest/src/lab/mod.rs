@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use resume::checksum;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use crate::policy::{self, Fetch};
+use crate::policy::{self, After};
 use crate::suspend::{self, Ended, Order};
 use crate::swap;
 use crate::{Why, cycles, first_process};
@@ -94,9 +94,10 @@ fn lab(arguments: &[String]) -> Result<(), String> {
                 println!("lab: image {report}");
                 return Ok(());
             }
-            Ended::Resumed(fetch) => {
+            Ended::Resumed(after) => {
                 println!("lab: resumed cycles={} {}", cycles(), own_things());
-                work(&mut app, swap.as_deref(), fetch)?;
+                work(&mut app, swap.as_deref(), &after)?;
+                after.keep();
             }
         }
     }
@@ -122,12 +123,10 @@ fn worked_with(app: &mut App) -> Result<String, String> {
 }
 
 /// The program works again, with what it worked with before.
-fn work(app: &mut App, swap: Option<&Path>, fetch: Option<Fetch>) -> Result<(), String> {
+fn work(app: &mut App, swap: Option<&Path>, after: &After) -> Result<(), String> {
     let (began, faults) = (cycles(), app.major_faults()?);
     let reads = swap.map(swap::reads).transpose()?;
-    if let Some(fetch) = fetch {
-        fetch.run()?;
-    }
+    after.fetch();
     let answer = app.ask("touch")?;
     let faults = app.major_faults()? - faults;
     let reads = match (reads, swap) {

@@ -19,6 +19,7 @@ mod record_file;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -114,15 +115,79 @@ pub(crate) struct Left {
     pub(crate) kept: u64,
 }
 
+/// What a policy that learns knows from earlier suspends, and where it is kept.
+#[derive(Default)]
+pub(crate) struct Known {
+    record: RecordFile,
+    path: Option<PathBuf>,
+}
+
+impl Known {
+    /// Read it from the file `record`. That is not to be done while programs stand still: one may
+    /// serve the file.
+    pub(crate) fn read(policy: &dyn Policy, record: Option<&Path>) -> Result<Known, String> {
+        let Some(path) = record.filter(|_| policy.learns()) else { return Ok(Known::default()) };
+        Ok(Known { record: RecordFile::read(path)?, path: Some(path.into()) })
+    }
+
+    /// Can it be written, too, where it is kept?
+    pub(crate) fn check_kept(&self) -> Result<(), String> {
+        self.path.as_ref().map_or(Ok(()), |path| self.record.write(path))
+    }
+
+    /// What is to be done after a suspend that no program was there for.
+    #[cfg(test)]
+    pub(crate) fn learnt_nothing(&self) -> After {
+        let learnt = self.path.clone().map(|path| (RecordFile::default(), path));
+        After { learnt, ..After::default() }
+    }
+}
+
+/// What is to be done when programs run again.
+#[derive(Default)]
+pub(crate) struct After {
+    fetch: Fetch,
+    learnt: Option<(RecordFile, PathBuf)>,
+}
+
+impl After {
+    /// Ask for what is fetched at once; the kernel reads while programs run.
+    pub(crate) fn fetch(&self) {
+        if let Some(why) = self.fetch.ask(|process, pages| process.advise(Advice::WillNeed, pages))
+        {
+            crate::warn(format!("what programs had worked with comes when they ask for it: {why}"));
+        }
+    }
+
+    /// Keep what was learnt for the next suspend.
+    pub(crate) fn keep(&self) {
+        let Some((learnt, path)) = &self.learnt else { return };
+        if let Err(why) = learnt.write(path) {
+            crate::warn(format!("the next suspend does not know what was touched: {why}"));
+        }
+    }
+}
+
 /// Pages that are fetched after the resume.
-pub(crate) struct Fetch(Vec<(Process, Vec<u64>)>);
+#[derive(Default)]
+struct Fetch(Vec<(Process, Vec<u64>)>);
 
 impl Fetch {
-    /// Ask for them; the kernel reads while programs run.
-    pub(crate) fn run(&self) -> Result<(), String> {
-        self.0.iter().try_for_each(|(process, pages)| {
-            process.advise(Advice::WillNeed, &ranges(pages.iter().copied()))
-        })
+    /// `ask` for the pages of each program; why the first of those that live cannot have them.
+    fn ask(
+        &self,
+        mut ask: impl FnMut(&Process, &[(u64, u64)]) -> io::Result<()>,
+    ) -> Option<String> {
+        let mut first = None;
+        for (process, pages) in &self.0 {
+            match ask(process, &ranges(pages.iter().copied())) {
+                // It ended since the resume, and the others wait.
+                Err(why) if why.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(why) => first = first.or_else(|| Some(process.told(&why))),
+                Ok(()) => {}
+            }
+        }
+        first
     }
 }
 
@@ -135,13 +200,8 @@ pub(crate) fn watch(policy: &dyn Policy) -> Result<(), String> {
     Ok(())
 }
 
-/// Let the pages leave that the policy chooses. All programs stand still. `record` is where a
-/// policy that learns keeps what it knows.
-pub(crate) fn swap_out(
-    policy: &dyn Policy,
-    record: Option<&Path>,
-) -> Result<(Left, Option<Fetch>), String> {
-    let known = known(policy, record)?;
+/// Let the pages leave that the policy chooses. All programs stand still.
+pub(crate) fn swap_out(policy: &dyn Policy, known: &Known) -> Result<(Left, After), String> {
     let (mut left, mut fetch, mut learnt) = (Left::default(), Vec::new(), RecordFile::default());
     let mut reclaim: BTreeMap<PathBuf, u64> = BTreeMap::new();
     if policy.watches().is_some() {
@@ -149,13 +209,15 @@ pub(crate) fn swap_out(
     }
     for process in Process::all()? {
         let Some(group) = process.reclaim_file() else { continue };
-        let Choice { hot, cold, touched, kept, in_swap } = choose(policy, &known, &process)?;
+        let Choice { hot, cold, touched, kept, in_swap } = choose(policy, &known.record, &process)?;
         // Copies in swap that nobody has: read ahead of an earlier demand.
         let spare = reclaim.entry(group).or_insert_with_key(|group| swap_cached(group));
         *spare = spare.saturating_sub(in_swap * PAGE_BYTES);
         // Those that come back together lie together.
-        process.advise(Advice::PageOut, &ranges(hot.iter().copied()))?;
-        process.advise(Advice::PageOut, &ranges(cold.iter().copied()))?;
+        for pages in [&hot, &cold] {
+            let told = process.advise(Advice::PageOut, &ranges(pages.iter().copied()));
+            told.map_err(|why| process.told(&why))?;
+        }
         left.kept += kept;
         left.pages += (hot.len() + cold.len()) as u64;
         *spare += (hot.len() + cold.len()) as u64 * PAGE_BYTES;
@@ -168,34 +230,22 @@ pub(crate) fn swap_out(
         // The kernel says so when it found less; what counts is what the image has in the end.
         let _ = fs::write(file, bytes.to_string());
     }
-    if let Some(path) = record.filter(|_| policy.learns()) {
-        learnt.write(path)?;
-    }
-    Ok((left, Some(Fetch(fetch)).filter(|fetch| !fetch.0.is_empty())))
+    // It is in the image, and is written when programs run: the file may lie on a disk that the
+    // image believes unchanged, and a program may serve it.
+    let learnt = known.path.clone().map(|path| (learnt, path));
+    Ok((left, After { fetch: Fetch(fetch), learnt }))
 }
 
 /// What would leave now, while programs run.
-pub(crate) fn would_leave(policy: &dyn Policy, record: Option<&Path>) -> Result<Left, String> {
-    let (known, mut left) = (known(policy, record)?, Left::default());
+pub(crate) fn would_leave(policy: &dyn Policy, known: &Known) -> Result<Left, String> {
+    let mut left = Left::default();
     for process in Process::all()?.iter().filter(|process| process.reclaim_file().is_some()) {
         // One that ends meanwhile has no pages.
-        let choice = choose(policy, &known, process).unwrap_or_default();
+        let choice = choose(policy, &known.record, process).unwrap_or_default();
         left.pages += (choice.hot.len() + choice.cold.len()) as u64;
         left.kept += choice.kept;
     }
     Ok(left)
-}
-
-/// Is what a policy knows from before sound, if there is something?
-pub(crate) fn check_record(path: &Path) -> Result<(), String> {
-    RecordFile::read(path).map(drop)
-}
-
-fn known(policy: &dyn Policy, record: Option<&Path>) -> Result<RecordFile, String> {
-    match record {
-        Some(path) if policy.learns() => RecordFile::read(path),
-        _ => Ok(RecordFile::default()),
-    }
 }
 
 /// Which pages of a program leave.
@@ -306,6 +356,30 @@ mod tests {
             assert!(told.starts_with(&format!("--policy {text}: ")), "{told}");
             assert!(told.contains(why), "{told}");
         }
+    }
+
+    #[test]
+    fn a_program_that_ended_keeps_no_other_waiting() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let process = |pid: u32| Process { pid, start: 9, name: "x".into(), group: String::new() };
+        // It is gone, and the kernel says so.
+        let why = process(child.id()).advise(Advice::WillNeed, &[(4096, 4096)]).unwrap_err();
+        assert_eq!(why.raw_os_error(), Some(libc::ESRCH), "{why}");
+        let fetch = Fetch([child.id(), 7, 8, 9].map(|pid| (process(pid), vec![1, 2])).into());
+        let mut asked = Vec::new();
+        let told = fetch.ask(|process, pages| {
+            asked.push((process.pid, pages.to_vec()));
+            match process.pid {
+                7 | 9 => Err(io::Error::from_raw_os_error(libc::EPERM)),
+                8 => Ok(()),
+                _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            }
+        });
+        assert_eq!(asked, [child.id(), 7, 8, 9].map(|pid| (pid, vec![(4096, 8192)])));
+        // The first that lives is told, once.
+        assert!(told.unwrap().starts_with("program 7 (x): process_madvise: "));
+        assert_eq!(Fetch::default().ask(|_, _| Ok(())), None);
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Programs, where their memory is, and how the kernel is told what to do with it.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::PAGE_BYTES;
@@ -114,7 +116,7 @@ impl Process {
     /// The numbers of its pages that are in memory, rising, and whether each has a copy in swap.
     pub(super) fn present(&self, mapping: &Mapping) -> Result<Vec<(u64, bool)>, String> {
         let path = self.path("pagemap");
-        let wrong = |why: std::io::Error| format!("{}: {why}", path.display());
+        let wrong = |why: io::Error| format!("{}: {why}", path.display());
         let file = File::open(&path).map_err(wrong)?;
         let flags = File::open("/proc/kpageflags").ok();
         let in_swap = |state: u64| {
@@ -139,22 +141,22 @@ impl Process {
     }
 
     /// Tell the kernel of ranges of addresses.
-    pub(super) fn advise(&self, advice: Advice, ranges: &[(u64, u64)]) -> Result<(), String> {
+    pub(super) fn advise(&self, advice: Advice, ranges: &[(u64, u64)]) -> io::Result<()> {
         if ranges.is_empty() {
             return Ok(());
         }
-        let told = |why: String| format!("program {} ({}): {why}", self.pid, self.name);
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| told("no such number".into()))?;
-        let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(|why| told(why.to_string()))?;
-        for part in ranges.chunks(RANGES_MAX) {
-            advise(&handle, advice, part).map_err(|why| told(format!("process_madvise: {why}")))?;
-        }
-        Ok(())
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+        let handle = pidfd_open(pid, PidfdFlags::empty())?;
+        ranges.chunks(RANGES_MAX).try_for_each(|part| advise(&handle, advice, part))
+    }
+
+    /// Why it cannot be advised, as people are told.
+    pub(super) fn told(&self, why: &io::Error) -> String {
+        format!("program {} ({}): process_madvise: {why}", self.pid, self.name)
     }
 }
 
-fn advise(handle: &OwnedFd, advice: Advice, ranges: &[(u64, u64)]) -> Result<(), std::io::Error> {
+fn advise(handle: &OwnedFd, advice: Advice, ranges: &[(u64, u64)]) -> io::Result<()> {
     let advice = match advice {
         Advice::PageOut => libc::MADV_PAGEOUT,
         Advice::WillNeed => libc::MADV_WILLNEED,
@@ -180,7 +182,7 @@ fn advise(handle: &OwnedFd, advice: Advice, ranges: &[(u64, u64)]) -> Result<(),
             )
         };
         let Ok(mut done) = usize::try_from(done) else {
-            let why = std::io::Error::last_os_error();
+            let why = io::Error::last_os_error();
             // A mapping that cannot be advised: on behind it.
             match why.raw_os_error() {
                 Some(libc::EINVAL | libc::ENOMEM) => rest = &mut rest[1..],

@@ -7,13 +7,14 @@ mod namespaces;
 mod renew;
 mod sample;
 mod snapshot;
+mod still;
 mod swsusp;
 mod target;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use resume::kernel::{StreamHeader, listed};
 use resume::machine::Range;
@@ -21,9 +22,10 @@ use resume::{Header, Kind, Layout, Mark, PAGE_BYTES, RUN_BYTES, Room, Run, Runne
 use rustix::mm::{MlockAllFlags, mlockall};
 
 use crate::Why;
-use crate::policy::{self, Fetch, Left, Policy};
-use snapshot::{Created, Snapshot, Source};
-use target::{Data, HEADER_PAGE, Nowhere, Store, Target};
+use crate::policy::{self, After, Known, Left, Policy};
+use snapshot::{Snapshot, Source};
+use still::Stood;
+use target::{Data, HEADER_PAGE, Store, Target};
 
 /// Frames that the loader may have for itself.
 const LOADER_FRAMES: u64 = 64;
@@ -97,8 +99,8 @@ impl std::fmt::Display for Report {
 pub(crate) enum Ended {
     /// The image is there, or was counted; the machine goes on.
     Written(Report, Option<Target>),
-    /// This is the machine that was resumed from the image, with what may be fetched at once.
-    Resumed(Option<Fetch>),
+    /// This is the machine that was resumed from the image, with what is to be done at once.
+    Resumed(After),
 }
 
 const USAGE: &str = "usage: suspend TARGET|--measure [--policy NAME[:ARGUMENT] [--record FILE]]
@@ -142,9 +144,11 @@ pub(crate) fn verb(arguments: &[String]) -> Result<u8, Why> {
             crate::tell(format!("image {report}"));
             target.filter(|_| task == Task::Suspend)
         }
-        Ended::Resumed(fetch) => {
+        Ended::Resumed(after) => {
             crate::tell("resumed");
-            return Ok(fetch.map_or(Ok(()), |fetch| fetch.run()).map(|()| 0)?);
+            after.fetch();
+            after.keep();
+            return Ok(0);
         }
     };
     let Some(mut target) = target else { return Ok(0) };
@@ -206,7 +210,7 @@ fn asked(arguments: &[String]) -> Result<(Order, Task), String> {
     }
     match &order.record {
         // What is damaged in it is told before anything stands still.
-        Some(record) if order.policy.learns() => policy::check_record(record)?,
+        Some(_) if order.policy.learns() => drop(known(&order)?),
         None if order.policy.learns() => {
             return Err("this policy learns: expected --record FILE".into());
         }
@@ -229,6 +233,11 @@ fn to_suspend_to(path: &Path) -> Result<Target, Why> {
     Target::open(path)
 }
 
+/// What the policy knows from earlier suspends.
+fn known(order: &Order) -> Result<Known, String> {
+    Known::read(order.policy.as_ref(), order.record.as_deref())
+}
+
 /// Make the image.
 pub(crate) fn run(order: &Order) -> Result<Ended, Why> {
     // What is refused is refused before anything stands still or leaves, and what was asked for is
@@ -237,52 +246,24 @@ pub(crate) fn run(order: &Order) -> Result<Ended, Why> {
     let map = machine::memory_map()?;
     machine::header(&map)?;
     let mut snapshot = Snapshot::open()?;
+    let known = known(order)?;
+    known.check_kept()?;
     // Nothing of this program may have to be fetched from a disk that is frozen.
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
         .map_err(|why| format!("mlock: {why}"))?;
     policy::watch(order.policy.as_ref())?;
-    let began = Instant::now();
-    snapshot.freeze()?;
-    let swapped_before = machine::swapped_pages()?;
-    let (left, fetch) = policy::swap_out(order.policy.as_ref(), order.record.as_deref())?;
-    // The kernel takes some of memory back by itself when it is not told how little.
-    snapshot.prefer(order.policy.kernel_bytes().unwrap_or(u64::MAX / 2))?;
-    if snapshot.create()? == Created::Resumed {
-        // Before anybody asks for one. A machine that came back goes on in any case.
-        if let Err(why) = renew::renew() {
-            crate::warn(format!(
-                "random numbers may be those of an earlier use of the image: {why}"
-            ));
+    let store = target.as_mut().map(|target| target as &mut dyn Store);
+    match still::stand_still(&mut snapshot, order, &known, &map, store)? {
+        Stood::Resumed(after) => Ok(Ended::Resumed(after)),
+        Stood::Written(mut report) => {
+            if let Some(target) = &target {
+                report.written_bytes = target.written_bytes;
+                // What it froze would be thawed.
+                std::mem::forget(snapshot);
+            }
+            Ok(Ended::Written(report, target))
         }
-        snapshot.thaw();
-        return Ok(Ended::Resumed(fetch));
     }
-    // Whatever fails from here on fails before there is an image.
-    let swapped_pages = machine::swapped_pages()?.saturating_sub(swapped_before);
-    let created = began.elapsed();
-    let mut nowhere = Nowhere;
-    let store: &mut dyn Store = target.as_mut().map_or(&mut nowhere, |target| target);
-    // What was written to swap is where the image believes it, also after a power cut.
-    let flushed = if order.target.is_some() { machine::flush_disks() } else { Ok(()) };
-    let written = flushed
-        .and_then(|()| machine::header(&map))
-        .map_err(Why::from)
-        .and_then(|header| write(&mut snapshot, header, &map, order.packs, store));
-    snapshot.free();
-    let mut report = written?;
-    report.written_bytes = target.as_ref().map_or(0, |target| target.written_bytes);
-    report.left = left;
-    report.swapped_pages = swapped_pages;
-    report.create = created;
-    report.write = began.elapsed() - created;
-    if target.is_none() {
-        snapshot.thaw();
-    } else {
-        // The machine goes off as it is: what ran must not write again to a disk that the image
-        // believes unchanged.
-        std::mem::forget(snapshot);
-    }
-    Ok(Ended::Written(report, target))
 }
 
 /// What `run` would do, as far as that can be told while programs run.
@@ -291,7 +272,7 @@ pub(crate) fn dry_run(order: &Order) -> Result<String, Why> {
     let map = machine::memory_map()?;
     machine::header(&map)?;
     drop(Snapshot::open()?);
-    let left = policy::would_leave(order.policy.as_ref(), order.record.as_deref())?;
+    let left = policy::would_leave(order.policy.as_ref(), &known(order)?)?;
     let frames = machine::frames_in_use(&map)?;
     let pages = (frames.len() as u64).saturating_sub(left.pages);
     if let Some(target) = &target {

@@ -5,11 +5,16 @@
 use std::fs::File;
 use std::io::Read;
 
-use resume::PAGE_BYTES;
+use resume::machine::Range;
+use resume::{Header, PAGE_BYTES};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, IntegerSetter, NoArg, Updater, ioctl, opcode};
 
+use super::{machine, renew};
+use crate::policy::{self, After, Known, Left, Policy};
+
 const GROUP: u8 = b'3';
+const IMAGE_SIZE: &str = "/sys/power/image_size";
 
 /// An image as a kernel gives it.
 pub(super) trait Source {
@@ -23,6 +28,42 @@ pub(super) trait Source {
     }
 }
 
+/// What a suspend does to a machine, one step a function.
+pub(super) trait Machine: Source {
+    /// Stop all other programs.
+    fn freeze(&mut self) -> Result<(), String>;
+    /// The size of an image that the kernel reclaims memory for, unless it is told another.
+    fn image_size(&self) -> Result<u64, String>;
+    /// Set that size.
+    fn prefer(&mut self, bytes: u64) -> Result<(), String>;
+    /// Make the image; returns a second time when it is resumed.
+    fn create(&mut self) -> Result<Created, String>;
+    /// Let the image go. The kernel's own threads, which stood still, go on, and write.
+    fn free(&mut self);
+    /// Let all other programs go on.
+    fn thaw(&mut self);
+
+    /// Let the pages leave that the policy chooses.
+    fn swap_out(&mut self, policy: &dyn Policy, known: &Known) -> Result<(Left, After), String> {
+        policy::swap_out(policy, known)
+    }
+
+    /// Make durable what was written to disks.
+    fn flush_disks(&mut self) -> Result<(), String> {
+        machine::flush_disks()
+    }
+
+    /// What a header says of it.
+    fn header(&self, map: &[Range]) -> Result<Header, String> {
+        machine::header(map)
+    }
+
+    /// Let its random numbers be others than those of an earlier use of the image.
+    fn renew(&mut self) -> Result<(), String> {
+        renew::renew()
+    }
+}
+
 /// The interface, open. What it froze it thaws when it goes.
 pub(super) struct Snapshot {
     file: File,
@@ -30,7 +71,7 @@ pub(super) struct Snapshot {
 }
 
 /// What `create` returned from.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Created {
     /// The image was made and can be read.
     Now,
@@ -51,9 +92,10 @@ impl Snapshot {
         })?;
         Ok(Snapshot { file, frozen: false })
     }
+}
 
-    /// Stop all other programs.
-    pub(super) fn freeze(&mut self) -> Result<(), String> {
+impl Machine for Snapshot {
+    fn freeze(&mut self) -> Result<(), String> {
         const FREEZE: u32 = opcode::none(GROUP, 1);
         // SAFETY: the request takes no argument.
         unsafe { ioctl(&self.file, NoArg::<FREEZE>::new()) }.map_err(|why| told("freeze", why))?;
@@ -61,8 +103,13 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Ask for an image of at most so many bytes: the kernel reclaims memory for it.
-    pub(super) fn prefer(&self, bytes: u64) -> Result<(), String> {
+    fn image_size(&self) -> Result<u64, String> {
+        let wrong = |why: String| format!("{IMAGE_SIZE}: {why}");
+        let text = std::fs::read_to_string(IMAGE_SIZE).map_err(|why| wrong(why.to_string()))?;
+        text.trim().parse().map_err(|_| wrong(format!("`{}`: expected a number", text.trim())))
+    }
+
+    fn prefer(&mut self, bytes: u64) -> Result<(), String> {
         const PREFER: u32 = opcode::none(GROUP, 18);
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         // SAFETY: the request takes a number in place of a pointer.
@@ -70,8 +117,7 @@ impl Snapshot {
             .map_err(|why| told("prefer", why))
     }
 
-    /// Make the image; returns a second time when it is resumed.
-    pub(super) fn create(&self) -> Result<Created, String> {
+    fn create(&mut self) -> Result<Created, String> {
         const CREATE: u32 = opcode::write::<i32>(GROUP, 17);
         let mut suspended: i32 = -1;
         {
@@ -83,15 +129,13 @@ impl Snapshot {
         Ok(if suspended == 0 { Created::Resumed } else { Created::Now })
     }
 
-    /// Let the image go.
-    pub(super) fn free(&self) {
+    fn free(&mut self) {
         const FREE: u32 = opcode::none(GROUP, 5);
         // SAFETY: the request takes no argument.
         let _ = unsafe { ioctl(&self.file, NoArg::<FREE>::new()) };
     }
 
-    /// Let all other programs go on.
-    pub(super) fn thaw(&mut self) {
+    fn thaw(&mut self) {
         const UNFREEZE: u32 = opcode::none(GROUP, 2);
         if std::mem::take(&mut self.frozen) {
             // SAFETY: the request takes no argument.
