@@ -73,6 +73,18 @@ pub struct Disk {
     pub mounts: u64,
 }
 
+impl Disk {
+    /// Is it one of a machine's disks, as it was? `sum_of` tells the sum of one of its size. A disk
+    /// that does not answer is another one, which may be of no matter to this machine.
+    pub fn is_among<E>(
+        &self,
+        disks: u32,
+        mut sum_of: impl FnMut(u32) -> Result<Option<u64>, E>,
+    ) -> bool {
+        (0..disks).any(|number| matches!(sum_of(number), Ok(Some(sum)) if sum == self.sum))
+    }
+}
+
 /// Where the parts of an image are, in pages of its device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
@@ -307,5 +319,27 @@ impl Header {
             return Err(Refusal::Paging);
         }
         Ok(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_does_not_answer_hides_no_other() {
+        let wanted = Disk { sectors: 8, sum: 5, ..Disk::default() };
+        let is_among = |answers: [Result<Option<u64>, ()>; 3]| {
+            let mut asked = 0;
+            let found = wanted.is_among(3, |number| {
+                asked += 1;
+                answers[number as usize]
+            });
+            (found, asked)
+        };
+        assert_eq!(is_among([Err(()), Ok(Some(5)), Ok(None)]), (true, 2));
+        // What is known needs no other's answer.
+        assert_eq!(is_among([Ok(Some(5)), Err(()), Err(())]), (true, 1));
+        assert_eq!(is_among([Ok(None), Ok(Some(4)), Err(())]), (false, 3));
     }
 }

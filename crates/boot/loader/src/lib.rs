@@ -387,22 +387,34 @@ fn find<F: Firmware>(
 }
 
 /// Are the disks that were mounted there, and as they were?
-fn unchanged<F: Firmware>(firmware: &mut F, page: &mut Page, header: &Header) -> Result<(), Why> {
+fn unchanged<F: Firmware>(
+    firmware: &mut F,
+    page: &mut Page,
+    header: &Header,
+) -> Result<(), Refusal> {
     for (index, wanted) in header.told_disks().iter().enumerate() {
-        let mut found = false;
-        for number in 0..firmware.disks() {
-            let Some(mut disk) = firmware.open(number) else { continue };
-            if disk.sectors() == wanted.sectors {
-                disk.read(wanted.superblock_sector, page.part(2 * SECTOR_BYTES))?;
-                found |= superblock_sum(&page.0[..2 * SECTOR_BYTES]) == wanted.sum;
-            }
-            disk.reset();
-        }
-        if !found {
-            return Err(Refusal::Disk(index as u64).into());
+        if !wanted.is_among(firmware.disks(), |number| state(firmware, page, number, wanted)) {
+            return Err(Refusal::Disk(index as u64));
         }
     }
     Ok(())
+}
+
+/// What tells the state of a disk, if it is of the size of the `wanted` one.
+fn state<F: Firmware>(
+    firmware: &mut F,
+    page: &mut Page,
+    number: u32,
+    wanted: &resume::Disk,
+) -> Result<Option<u64>, Broken> {
+    let Some(mut disk) = firmware.open(number) else { return Ok(None) };
+    if disk.sectors() != wanted.sectors {
+        disk.reset();
+        return Ok(None);
+    }
+    let read = disk.read(wanted.superblock_sector, page.part(2 * SECTOR_BYTES));
+    disk.reset();
+    read.map(|()| Some(superblock_sum(&page.0[..2 * SECTOR_BYTES])))
 }
 
 /// Read pages of the disk into frames in a row.
