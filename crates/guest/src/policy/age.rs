@@ -4,6 +4,7 @@
 //! comes into the youngest generation, and another one begins; the two youngest cannot be evicted.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -85,22 +86,32 @@ pub(super) fn begin() -> Result<(), String> {
 /// What was not touched since leaves, while programs stand still; how many pages.
 pub(super) fn evict() -> Result<u64, String> {
     age()?;
-    let mut left = 0;
-    for generations in read()? {
-        if let Some((order, pages)) = generations.evict() {
-            tell(&order)?;
-            left += pages;
-        }
-    }
-    Ok(left)
+    tell(read()?.iter().filter_map(Generations::evict), |order| fs::write(GENERATIONS, order))
 }
 
 fn age() -> Result<(), String> {
-    read()?.iter().try_for_each(|generations| tell(&generations.age()))
+    let orders = read()?;
+    let orders = orders.iter().map(|generations| (generations.age(), 0));
+    tell(orders, |order| fs::write(GENERATIONS, order)).map(drop)
 }
 
-fn tell(order: &str) -> Result<(), String> {
-    fs::write(GENERATIONS, order).map_err(|why| format!("{GENERATIONS}: `{order}`: {why}"))
+/// Give the kernel orders, each with its pages; how many pages are those that it took. It refuses
+/// the order for a group that was removed since it told of it; all others have their turn.
+fn tell(
+    orders: impl Iterator<Item = (String, u64)>,
+    mut give: impl FnMut(&str) -> io::Result<()>,
+) -> Result<u64, String> {
+    let (mut taken, mut taken_pages, mut refused) = (0, 0, None);
+    for (order, pages) in orders {
+        let told = |why| format!("{GENERATIONS}: `{order}`: {why}");
+        match give(&order) {
+            Ok(()) => (taken, taken_pages) = (taken + 1, taken_pages + pages),
+            Err(why) if why.raw_os_error() == Some(libc::EINVAL) => refused = Some(told(why)),
+            Err(why) => return Err(told(why)),
+        }
+    }
+    // One that takes none of them is another kernel.
+    refused.filter(|_| taken == 0).map_or(Ok(taken_pages), Err)
 }
 
 fn read() -> Result<Vec<Generations>, String> {
@@ -108,7 +119,8 @@ fn read() -> Result<Vec<Generations>, String> {
     Ok(parse(&text))
 }
 
-/// Those of all groups but the root's, whose memory is that of no program alone.
+/// Those of all groups but the root's, whose memory is that of no program alone, and but those that
+/// were removed: they keep their memory for a while, and have number 0.
 fn parse(text: &str) -> Vec<Generations> {
     let mut found: Vec<Generations> = Vec::new();
     let mut group = None;
@@ -119,7 +131,9 @@ fn parse(text: &str) -> Vec<Generations> {
         match (first, group) {
             ("memcg", _) => {
                 let id = number();
-                group = id.filter(|_| words.next().is_some_and(|path| path != "/"));
+                group = id
+                    .filter(|id| *id != 0)
+                    .filter(|_| words.next().is_some_and(|path| path != "/"));
             }
             ("node", Some(group)) => {
                 let node = number().unwrap_or(0);
@@ -162,5 +176,31 @@ mod tests {
         let none = Generations { all: vec![(0, 5), (1, 5)], ..young };
         assert_eq!(none.evict(), None);
         assert!(parse("").is_empty());
+    }
+
+    #[test]
+    fn a_group_that_was_removed_keeps_no_other_from_leaving() {
+        let text = "memcg     0 /gone\n node     0\n          0      99     7     8\n\
+                    memcg    23 /program\n node     0\n          4      9500      3       12\n";
+        let found = parse(text);
+        assert_eq!(found, [Generations { group: 23, node: 0, all: vec![(4, 15)] }]);
+        // One that is removed between question and order.
+        let orders = || ["a", "b", "c"].map(|order| (order.to_string(), 5)).into_iter();
+        let refusing = |refused: &'static str, why: i32| {
+            let mut given = String::new();
+            let told = tell(orders(), |order| {
+                given.push_str(order);
+                if refused.contains(order) {
+                    Err(io::Error::from_raw_os_error(why))
+                } else {
+                    Ok(())
+                }
+            });
+            (told.map_err(|why| why.contains("lru_gen: `")), given)
+        };
+        assert_eq!(refusing("a", libc::EINVAL), (Ok(10), "abc".into()));
+        assert_eq!(refusing("abc", libc::EINVAL), (Err(true), "abc".into()));
+        assert_eq!(refusing("b", libc::EACCES), (Err(true), "ab".into()));
+        assert_eq!(tell(std::iter::empty(), |_| Ok(())), Ok(0));
     }
 }
