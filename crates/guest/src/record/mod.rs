@@ -12,6 +12,7 @@ mod sampled;
 pub mod taskstats;
 pub mod units;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -30,6 +31,7 @@ use files::Files;
 use netlink::Taskstats;
 use processes::{Processes, quoted};
 use sampled::{Sampler, Slices};
+use taskstats::Task;
 
 /// The record's first line begins with this.
 pub const FORMAT: &str = "blocklab boot record 1";
@@ -348,7 +350,8 @@ impl Recorder {
         [0, 1].map(|index| !fds[index].revents().is_empty())
     }
 
-    fn take_exits(&mut self) {
+    /// Take what was heard of exits; who exited.
+    fn take_exits(&mut self) -> Vec<Task> {
         match self.taskstats.exits() {
             Ok(tasks) => {
                 let now = now_ns();
@@ -356,8 +359,12 @@ impl Recorder {
                     self.processes.exited(task, now);
                     self.slices.iter_mut().for_each(|slices| slices.exited(task));
                 }
+                tasks
             }
-            Err(why) => self.trouble = Some(why.to_string()),
+            Err(why) => {
+                self.trouble = Some(why.to_string());
+                Vec::new()
+            }
         }
     }
 
@@ -402,10 +409,11 @@ impl Recorder {
         let others: Vec<u32> = alive.iter().copied().filter(|&pid| pid != own).collect();
         tasks.extend(self.taskstats.threads(&others));
         // Whoever exited since is in both, and no longer lives.
-        self.take_exits();
+        let exited = self.take_exits();
         let forks = forks.saturating_sub(self.began.1);
         let lost = lost(self.began.0, forks, self.processes.exits, alive.len() as u64);
-        for task in tasks.iter().flatten() {
+        let living: Vec<Task> = tasks.into_iter().flatten().collect();
+        for task in still_living(&living, &exited) {
             self.processes.lives(task, end_ns);
         }
         let lost_some = (lost > 0).then(|| format!("{lost} tasks were not heard of"));
@@ -449,6 +457,12 @@ impl Recorder {
         }
         Ok(out)
     }
+}
+
+/// Those of `living` that have not exited since they were asked.
+fn still_living<'a>(living: &'a [Task], exited: &'a [Task]) -> impl Iterator<Item = &'a Task> {
+    let exited: BTreeSet<u32> = exited.iter().map(|task| task.pid).collect();
+    living.iter().filter(move |task| !exited.contains(&task.pid))
 }
 
 /// Tasks that were there or were started, and neither were heard to end nor live.
@@ -497,6 +511,23 @@ mod tests {
         assert_eq!(lost(30, 64, 39, 54), 1);
         // One that ended while it was looked for is in both.
         assert_eq!(lost(30, 64, 41, 54), 0);
+    }
+
+    #[test]
+    fn a_task_that_exits_at_the_end_is_counted_once() {
+        let task = |pid: u32, io_ns: u64| {
+            let usage = taskstats::Usage { io_ns, ..taskstats::Usage::default() };
+            Task { pid, process: pid, parent: 1, name: "x".into(), elapsed_ns: 10, usage }
+        };
+        // It lived when it was asked, and was then heard to exit.
+        let (living, exited) = ([task(7, 40), task(8, 3)], [task(7, 41)]);
+        let mut all = Processes::default();
+        exited.iter().for_each(|task| all.exited(task, 100));
+        still_living(&living, &exited).for_each(|task| all.lives(task, 99));
+        let found = all.in_order();
+        let [(8, other), (7, gone)] = found[..] else { panic!("{all:?}") };
+        assert_eq!((gone.usage.io_ns, gone.end_ns, gone.threads), (41, Some(100), 1));
+        assert_eq!((other.usage.io_ns, other.end_ns), (3, None));
     }
 
     #[test]
