@@ -98,10 +98,14 @@ pub(super) fn make(root: &Path) -> Result<Option<Entry>, Failure> {
     for folder in GRUB.map(|name| root.join(name)) {
         saved = saved.or(grub::saved(root, &folder)?);
     }
+    // One that cannot be read is told of where it is needed.
+    let menus =
+        GRUB.map(|name| place::read(root, &root.join(name).join("grub.cfg")).ok().flatten());
+    let by_grub = menus.iter().flatten().any(|menu| menu.contains("blscfg"));
     let mut refused = None;
     for folder in ENTRIES.map(|name| root.join(name)).iter().filter(|folder| folder.is_dir()) {
         place::check(root, folder)?;
-        match specification::copy(root, folder, saved.as_deref()) {
+        match specification::copy(root, folder, saved.as_deref(), by_grub) {
             Ok(Some(copy)) => {
                 let path = folder.join(OURS[0]);
                 refuse_in_use(root, &path)?;

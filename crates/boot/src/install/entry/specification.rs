@@ -7,7 +7,7 @@ use std::path::Path;
 use config::Failure;
 
 use super::glob::fits;
-use super::{Copy, MARK, OURS, TITLE, Usual, WORDS};
+use super::{Copy, MARK, OURS, TITLE, Usual, WORDS, by_hand};
 use crate::install::place;
 use crate::version;
 
@@ -49,11 +49,12 @@ impl File {
 }
 
 /// A copy of the usual entry in a folder of `root`, where there are entries. `saved` is what GRUB
-/// keeps as the default, for where GRUB reads these files.
+/// keeps as the default, for where GRUB reads these files, which it does if it is `by_grub`.
 pub(super) fn copy(
     root: &Path,
     folder: &Path,
     saved: Option<&str>,
+    by_grub: bool,
 ) -> Result<Option<Copy>, Failure> {
     let files = in_order(root, folder)?;
     let settings = folder.with_file_name("loader.conf");
@@ -70,7 +71,7 @@ pub(super) fn copy(
             let path = folder.join(&file.name);
             return Err(no_kernel(format!("{}: the usual entry, and", path.display())));
         }
-        return with_more_words(&folder.join(&file.name), &file.text, None).map(Some);
+        return with_more_words(&folder.join(&file.name), &file.text, by_grub, None).map(Some);
     }
     let Some(first) = files.first() else { return Ok(None) };
     let usable = |file: &&File| file.is_linux() && !file.name.contains("rescue");
@@ -91,7 +92,7 @@ pub(super) fn copy(
     let note = why.map(|why| {
         format!("{why}: which entry is the usual one is not known; {} was copied", newest.name)
     });
-    with_more_words(&folder.join(&newest.name), &newest.text, note).map(Some)
+    with_more_words(&folder.join(&newest.name), &newest.text, by_grub, note).map(Some)
 }
 
 fn no_kernel(what: String) -> Failure {
@@ -138,33 +139,45 @@ fn order(a: &File, b: &File) -> Ordering {
 }
 
 /// The entry in `file` with another title and more options.
-fn with_more_words(file: &Path, text: &str, note: Option<String>) -> Result<Copy, Failure> {
-    let key = |line: &str| line.split_whitespace().next().unwrap_or_default().to_string();
+fn with_more_words(
+    file: &Path,
+    text: &str,
+    by_grub: bool,
+    note: Option<String>,
+) -> Result<Copy, Failure> {
     let (mut out, mut usual) = (format!("{MARK}\ntitle {TITLE}\n"), Usual::default());
-    let mut told = false;
+    let mut options = Vec::new();
     for line in text.lines() {
-        match key(line).as_str() {
-            "title" | "id" | "sort-key" => continue,
-            // Options of several lines are put together.
-            "options" if !told => {
-                let end = usual.read(line.split_whitespace().skip(1));
-                let before_init = line.find(" -- ").filter(|_| end);
-                let at = before_init.unwrap_or(line.len());
-                out.push_str(&line[..at]);
-                if before_init.is_some() {
-                    out.push_str(&format!(" {WORDS}"));
-                    told = true;
-                }
-                out.push_str(&line[at..]);
-            }
-            _ => out.push_str(line),
+        match line.split_whitespace().next() {
+            Some("title" | "id" | "sort-key") => {}
+            // Some loaders put those of several lines together, and GRUB takes the first of them.
+            Some("options") => options.push(line.trim()["options".len()..].trim()),
+            _ => out.push_str(&format!("{line}\n")),
         }
-        out.push('\n');
     }
-    if !told {
-        out.push_str(&format!("options {WORDS}\n"));
+    if options.is_empty() && by_grub {
+        return Err(Failure::input(format!("{}: it has no `options` line", file.display()))
+            .expected("one: GRUB takes its own words for the kernel where there is none")
+            .help(by_hand()));
     }
+    let options = options.join(" ");
+    usual.read(options.split_whitespace());
+    let (kernels, inits) = options.split_at(end_of_kernels(&options));
+    let all = [kernels.trim_end(), WORDS, inits].join(" ");
+    out.push_str(&format!("options {}\n", all.trim()));
     Copy::new(file, out, usual, note)
+}
+
+/// Where the words for the kernel end: before `--`, behind which are those for the init.
+fn end_of_kernels(options: &str) -> usize {
+    let is_blank = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_whitespace);
+    let bytes = options.as_bytes();
+    let stands_alone = |at: &usize| {
+        is_blank(at.checked_sub(1).and_then(|before| bytes.get(before)))
+            && is_blank(bytes.get(at + 2))
+    };
+    let mut found = options.match_indices("--").map(|(at, _)| at);
+    found.find(stands_alone).unwrap_or(options.len())
 }
 
 #[cfg(test)]
@@ -182,7 +195,7 @@ mod tests {
         if let Some(text) = settings {
             fs::write(folder.path.join("loader.conf"), text).unwrap();
         }
-        let found = copy(&folder.path, &entries, Some("saved"));
+        let found = copy(&folder.path, &entries, Some("saved"), false);
         let copy = found.map_err(|why| why.message)?.unwrap();
         let file = File { name: String::new(), text: copy.text };
         Ok((file.value("linux").unwrap().to_string(), copy.note.is_some()))
@@ -196,12 +209,32 @@ mod tests {
     fn an_entry_is_a_copy_with_more_words() {
         let text = "title Debian\nlinux /v\noptions root=x quiet\ninitrd /i\n";
         assert_eq!(
-            with_more_words(Path::new("a.conf"), text, None).unwrap().text,
-            format!(
-                "{MARK}\ntitle {TITLE}\nlinux /v\noptions root=x quiet\ninitrd /i\n\
-                 options {WORDS}\n"
-            )
+            with_more_words(Path::new("a.conf"), text, true, None).unwrap().text,
+            format!("{MARK}\ntitle {TITLE}\nlinux /v\ninitrd /i\noptions root=x quiet {WORDS}\n")
         );
+    }
+
+    /// GRUB reads one line of options, and has words of its own where there is none.
+    #[test]
+    fn there_is_one_line_of_options() {
+        let copied = |text: &str, by_grub: bool| {
+            let copy = with_more_words(Path::new("a.conf"), text, by_grub, None);
+            copy.map(|copy| copy.text.lines().skip(2).collect::<Vec<_>>().join("|"))
+                .map_err(|why| why.message)
+        };
+        let told = |options: &str| Ok(format!("linux /v|options {options}"));
+        let two = "linux /v\n options\troot=x  quiet \noptions ro\n";
+        assert_eq!(copied(two, true), told(&format!("root=x  quiet ro {WORDS}")));
+        assert_eq!(copied("linux /v\n", false), told(WORDS));
+        let refused = copied("linux /v\n", true).unwrap_err();
+        assert_eq!(refused, "a.conf: it has no `options` line");
+        // Only what stands alone ends the kernel's words.
+        let long = "linux /v\noptions a--b --c d--\n";
+        assert_eq!(copied(long, true), told(&format!("a--b --c d-- {WORDS}")));
+        for (options, with) in [("a --", "a WORDS --"), ("-- s", "WORDS -- s")] {
+            let with = with.replace("WORDS", WORDS);
+            assert_eq!(copied(&format!("linux /v\noptions {options}\n"), true), told(&with));
+        }
     }
 
     #[test]
@@ -250,7 +283,7 @@ mod tests {
         fs::write(entries.join("a.conf"), entry).unwrap();
         fs::write(entries.join("b.conf"), "linux /newer\n").unwrap();
         fs::write(folder.path.join("loader.conf"), settings).unwrap();
-        let found = copy(&folder.path, &entries, None).map_err(|why| why.message);
+        let found = copy(&folder.path, &entries, None, false).map_err(|why| why.message);
         found.map(Option::unwrap)
     }
 
@@ -267,7 +300,7 @@ mod tests {
     fn words_for_the_init_stay_behind_those_for_the_kernel() {
         let text = b"linux /v\noptions a init=/bin/i -- single\noptions b\n";
         let copy = of_bytes(text, b"default a\n").unwrap();
-        let options = format!("options a init=/bin/i {WORDS} -- single\noptions b\n");
+        let options = format!("options a init=/bin/i {WORDS} -- single b\n");
         assert!(copy.text.ends_with(&options), "{}", copy.text);
         assert_eq!(copy.init.as_deref(), Some("/bin/i"));
     }
@@ -280,11 +313,11 @@ mod tests {
         fs::create_dir_all(&entries).unwrap();
         fs::write(&outside, "linux /v\n").unwrap();
         std::os::unix::fs::symlink(&outside, entries.join("a.conf")).unwrap();
-        let told = copy(&root, &entries, None).unwrap_err().message;
+        let told = copy(&root, &entries, None, false).unwrap_err().message;
         assert!(told.contains("a.conf: a link to") && told.contains("is not in"), "{told}");
         fs::remove_file(entries.join("a.conf")).unwrap();
         fs::create_dir(root.join("loader.conf")).unwrap();
-        let told = copy(&root, &entries, None).unwrap_err().message;
+        let told = copy(&root, &entries, None, false).unwrap_err().message;
         assert!(told.starts_with("cannot read ") && told.contains("loader.conf"), "{told}");
     }
 }
