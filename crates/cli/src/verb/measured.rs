@@ -21,6 +21,8 @@ pub(super) mod points;
 mod pts;
 mod ssdiq;
 pub(super) mod steady;
+mod tables;
+mod units;
 
 pub(super) use loads::{Load, by_load, questions};
 pub(super) use points::{METRICS, Point};

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use config::Size;
 
-use super::points::{Wrong, column, several, shown, table};
+use super::points::{Point, Wrong, several, shown, size};
+use super::tables::{Table, column};
 
 /// What holds the part of the drive that was used: the name, and bytes of a number without a unit.
 const USED: [(&str, f64); 3] = [("used", 0.0), ("used_gib", GIB), ("capacity_GiB_used", GIB)];
@@ -19,11 +20,14 @@ const OF_ONE: [(&str, &str); 8] = [
     ("drive", "drives"),
     ("device", "drives"),
     ("model", "drives"),
-    ("block_bytes", "sizes of requests"),
-    ("block_size", "sizes of requests"),
-    ("blocksize", "sizes of requests"),
-    ("bs", "sizes of requests"),
+    ("block_bytes", SIZES),
+    ("block_size", SIZES),
+    ("blocksize", SIZES),
+    ("bs", SIZES),
 ];
+const SIZES: &str = "sizes of requests";
+/// Bytes of the writes that parts are run with: larger ones leave collection less to do.
+const WRITTEN: u64 = 4096;
 /// What may differ in one drive's lines, and is told.
 const TOLD: &str = "experiment";
 pub(crate) const GIB: f64 = (1u64 << 30) as f64;
@@ -73,8 +77,8 @@ pub(crate) struct Rows {
 /// # Errors
 /// The line, what is wrong and what was expected.
 pub(crate) fn of_text(text: &str) -> Result<Option<Rows>, Wrong> {
-    let mut reader = table(text);
-    let Ok(header) = reader.headers().cloned() else { return Ok(None) };
+    let Ok(table) = Table::of(text) else { return Ok(None) };
+    let header = table.header.clone();
     let place = |wanted: &str| column(&header, wanted);
     let Some(waf) = WAF.iter().find_map(|name| place(name)) else { return Ok(None) };
     // Loads with their IOPS may have a column more.
@@ -87,15 +91,15 @@ pub(crate) fn of_text(text: &str) -> Result<Option<Rows>, Wrong> {
     }
     let used = USED.iter().find_map(|&(name, unit)| Some((place(name)?, name, unit)));
     let (used, used_name, unit) = used.ok_or_else(|| {
-        let what = format!("line 1 is `{}`, without a column `used`", shown(&header));
+        let what = format!("line {} is `{}`, without a column `used`", table.line, shown(&header));
         (what, "a table with the columns used,waf".to_string())
     })?;
     let pattern = place(PATTERN);
     let (mut rows, mut others) = (Rows::default(), 0);
     let mut seen = Seen::of(&header);
-    for (index, row) in reader.records().enumerate() {
-        let at = |what: String| format!("line {}: {what}", index + 2);
-        let row = row.map_err(|why| (at(why.to_string()), "as many as line 1".to_string()))?;
+    for row in table.rows() {
+        let (line, row) = row?;
+        let at = |what: String| format!("line {line}: {what}");
         let cell = |place: usize| row.get(place).unwrap_or_default().trim();
         let amplified = || {
             of_waf(cell(waf)).ok_or_else(|| {
@@ -155,6 +159,14 @@ impl Seen {
             if names.len() > 1 {
                 let what = format!("lines of {} {what}: {}", names.len(), names.join(", "));
                 let expected = "those of one, below the first line, in a file of their own";
+                return Err((what, expected.into()));
+            }
+            let bytes = |bs: &&str| Point { bs: size(bs), ..Point::default() }.bytes();
+            let others = |bs: &&str| ![0, WRITTEN].contains(&bytes(bs));
+            if let Some(bs) = names.into_iter().find(others).filter(|_| what == SIZES) {
+                let what = format!("the uniform writes are of {bs} (column `{name}`)");
+                let expected = "those of 4 KiB (4096, or 4k): parts are fitted to such, and larger \
+                                ones leave a drive less to collect";
                 return Err((what, expected.into()));
             }
         }
@@ -224,6 +236,13 @@ mod tests {
             // Whatever sequential fills were written in.
             assert_eq!(of(column, ["a", "a"]), Ok(Vec::new()), "{column}");
         }
+        for (column, bs) in [("block_bytes", "524288"), ("bs", "512k"), ("block_size", "8 KiB")] {
+            let said = format!("the uniform writes are of {bs} (column `{column}`)");
+            assert_eq!(of(column, [bs, bs]).unwrap_err().0, said);
+        }
+        for (column, bs) in [("block_bytes", "4096"), ("bs", "4k"), ("Block_Size", "4 KiB")] {
+            assert_eq!(of(column, [bs, bs]), Ok(Vec::new()), "{column}");
+        }
         let told = of("experiment", ["a", "b"]).unwrap();
         assert!(told[0].starts_with("the rows have 2 values of `experiment` (a, b)"), "{told:?}");
     }
@@ -246,7 +265,7 @@ mod tests {
             ("used,waf\n50%,1.1\n50%,110%\n", "line 3: waf is `110%`"),
             ("used,waf\n50%,0\n", "line 2: waf is `0`"),
             ("used,waf\n50%,NaN\n", "line 2: waf is `NaN`"),
-            ("used,waf\n50%\n", "line 2: "),
+            ("used,waf\n50%\n", "line 2 has 1 cells"),
         ] {
             let (what, _) = of_text(text).unwrap_err();
             assert!(what.starts_with(said), "{text}: {what}");

@@ -66,7 +66,7 @@ pub(crate) fn of_text(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
         _ if outputs::is_one(text) => of_fio(text),
         _ if pts::is_table(text) => pts::read(text),
         _ if ssdiq::is_table(text) => ssdiq::read(text),
-        _ => of_table(text),
+        _ => ssdiq::refused(text).map_or_else(|| of_table(text), Err),
     }
 }
 

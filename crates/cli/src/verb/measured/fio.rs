@@ -23,7 +23,19 @@ fn of_several_sizes(global: &Map<String, Value>, job: &Value) -> Option<String> 
         let sized = tables.iter().find(|table| has(table, &SIZES).is_some())?;
         has(sized, &SIZES[..2])
     };
-    shares.or_else(ranges)
+    // Of reads and of writes; alike, they are one.
+    let halves = || {
+        let bs = option(global, job, &SIZES[2..])?;
+        let mut all = bs.split(',').map(bytes);
+        let first = all.next();
+        all.any(|size| Some(size) != first).then(|| format!("bs={bs}"))
+    };
+    shares.or_else(ranges).or_else(halves)
+}
+
+/// Bytes of a size as fio writes it.
+fn bytes(bs: &str) -> u64 {
+    Point { bs: bs.trim().to_string(), ..Point::default() }.bytes()
 }
 
 /// Options for the size of requests; the first two are ranges.
@@ -60,16 +72,32 @@ fn patterns(jobs: &[Job], job: &Job) -> Result<Vec<String>, String> {
         return Err(format!("it ended with error {number}, and"));
     }
     let bs = size(&job.clones[0]);
-    let bytes = Point { bs: bs.to_string(), ..Point::default() }.bytes();
-    match grouped::others(job, &own, (bs, bytes)).or_else(|| of_several_drives(jobs, job)) {
+    let why = grouped::others(job, &own, (bs, bytes(bs)));
+    match why.or_else(|| of_several_drives(jobs, job)).or_else(|| without_a_request(job, &own)) {
         Some(why) => Err(why),
         None => Ok(own),
     }
 }
 
-/// The size of its requests.
+/// The size of its requests, of which there is one.
 fn size<'a>(entry: &'a Entry) -> &'a str {
-    entry.option(&["bs", "blocksize"]).unwrap_or("4k")
+    let bs = entry.option(&SIZES[2..]).unwrap_or("4k");
+    bs.split_once(',').map_or(bs, |(first, _)| first.trim())
+}
+
+/// What a job asked for and did not get.
+fn without_a_request(job: &Job, own: &[String]) -> Option<String> {
+    let does_nothing = |rw: &&String| {
+        let rate = |clone: &Entry| grouped::number(clone, direction(rw), "iops");
+        job.clones.iter().all(|clone| rate(clone) == Some(0.0))
+    };
+    let rw = own.iter().find(does_nothing)?;
+    Some(format!("it did no {}, and", direction(rw)))
+}
+
+/// The half of fio's numbers that `rw` is about.
+fn direction(rw: &str) -> &'static str {
+    if rw.ends_with("read") { "read" } else { "write" }
 }
 
 /// The same, by its options.
@@ -193,7 +221,7 @@ fn of_jobs(rw: &str, clones: &[Entry]) -> Result<Point, Wrong> {
     let bs = size(&clones[0]).to_string();
     let (iodepth, numjobs) = (number(&["iodepth"])?, number(&["numjobs"])?);
     one_at_a_time(option(global, first, &["ioengine"]), iodepth)?;
-    let direction = if rw.ends_with("read") { "read" } else { "write" };
+    let direction = direction(rw);
     let of = |clone: &Entry, pointer: &str| {
         clone.job.pointer(&format!("/{direction}/{pointer}")).and_then(Value::as_f64)
     };
@@ -297,7 +325,7 @@ mod tests {
             ("{\"jobs\":3}", "there is no list `jobs`"),
             (&*fio(&JOB.replace("\"8\"", "\"many\"")), "job `a`: iodepth is `many`"),
             (&*fio(&JOB.replace("100.5", "\"x\"")), "job `a`: no read.iops"),
-            (&*fio(&JOB.replace("100.5", "0")), "job `a`: IOPS is 0"),
+            (&*fio(&JOB.replace("100.5", "1e-9")), "job `a`: IOPS is 1e-9"),
             (&*fio(&paced("many")), "job `a`: rate_iops is `many`"),
             (&*fio(&paced("0")), "job `a`: offered_iops is 0"),
         ] {
@@ -325,6 +353,9 @@ mod tests {
             (r#","bs":"16k""#, r#","bsrange":"4k-8k""#, sized("16k")),
             (r#","blocksize":"16k""#, r#","bs":"4k""#, sized("16k")),
             ("", r#","blocksize":"16k""#, sized("16k")),
+            (r#","bs":"4k,64k""#, "", left_out("bs=4k,64k")),
+            ("", r#","bs":"4k,64k,4k""#, left_out("bs=4k,64k,4k")),
+            (r#","bs":"8k,8192""#, "", sized("8k")),
             ("", "", sized("4k")),
         ] {
             assert_eq!(of(own, all), is, "{own} {all}");
@@ -355,8 +386,12 @@ mod tests {
         let cloned = vec![("randread".to_string(), "4k".to_string(), 2, Some(201.0))];
         assert_eq!(of(&[&first, &clone]), cloned);
         // Each is named, and mixes of two are two loads.
-        let wrong = fio(&[JOB, &larger.replace("100.5", "0")].join(","));
-        assert_eq!(of_fio(&wrong).unwrap_err().0, "job `a #2`: IOPS is 0");
+        let wrong = fio(&[JOB, &larger.replace("100.5", "-1")].join(","));
+        assert_eq!(of_fio(&wrong).unwrap_err().0, "job `a #2`: IOPS is -1");
+        let idle = fio(&[JOB, &larger.replace("100.5", "0")].join(","));
+        let (points, notes) = of_fio(&idle).unwrap();
+        let said = "job `a #2`: it did no read, and is left out";
+        assert_eq!((points.len(), &notes[..]), (1, &[said.to_string()][..]));
         let mix = |rates: &str| {
             let mix = paced(rates).replace("\"iodepth\"", r#""rw":"randrw","iodepth""#);
             mix.replace("\"read\":", r#""write":{"iops":9},"read":"#)

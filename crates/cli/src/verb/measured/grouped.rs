@@ -47,7 +47,8 @@ fn size_of_several<'d>(entry: &Entry, direction: &'d str, bytes: u64) -> Option<
     (bytes > 0 && off > SIZE_OFF * bytes as f64 + whole / iops).then_some((direction, mean))
 }
 
-fn number(entry: &Entry, direction: &str, key: &str) -> Option<f64> {
+/// A number of an entry's reads or writes.
+pub(super) fn number(entry: &Entry, direction: &str, key: &str) -> Option<f64> {
     entry.job.get(direction)?.get(key)?.as_f64()
 }
 

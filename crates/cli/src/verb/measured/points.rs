@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sim::SECTOR_BYTES;
 
+pub(crate) use super::tables::Wrong;
+use super::tables::{Table, column, is_grouped, is_none, may_be_thousands};
+
 /// What is compared: (name, the metric of a run behind `read_` or `write_`).
 pub(crate) const METRICS: [(&str, &str); 4] = [
     ("IOPS", "iops"),
@@ -168,9 +171,6 @@ fn short(value: f64) -> String {
     }
 }
 
-/// What is wrong, and what was expected.
-pub(crate) type Wrong = (String, String);
-
 /// The head of a table, for people.
 pub(crate) fn shown(header: &csv::StringRecord) -> String {
     header.iter().collect::<Vec<_>>().join(",").chars().take(80).collect()
@@ -180,7 +180,10 @@ pub(crate) fn shown(header: &csv::StringRecord) -> String {
 type Place = (usize, f64);
 
 /// Where the columns are; others may stand between them.
-fn columns(header: &csv::StringRecord) -> Result<[Option<Place>; COLUMNS.len()], Wrong> {
+fn columns(
+    header: &csv::StringRecord,
+    line: usize,
+) -> Result<[Option<Place>; COLUMNS.len()], Wrong> {
     // A time in two units is there twice, too.
     let named = |column: &str, name: &str| {
         let (column, stem) = (column.trim().to_lowercase(), name.strip_suffix("_us"));
@@ -196,7 +199,7 @@ fn columns(header: &csv::StringRecord) -> Result<[Option<Place>; COLUMNS.len()],
             true => format!("`{first}`"),
             false => format!("of the same times, `{first}` and `{second}`"),
         };
-        return Err((format!("line 1 has two columns {which}"), "one".into()));
+        return Err((format!("line {line} has two columns {which}"), "one".into()));
     }
     let found = COLUMNS.map(|(name, others)| {
         let names = || [name].into_iter().chain(others.iter().copied());
@@ -216,7 +219,7 @@ fn columns(header: &csv::StringRecord) -> Result<[Option<Place>; COLUMNS.len()],
     let shown = shown(header);
     let known: Vec<&str> = COLUMNS[..RATE].iter().map(|(name, _)| *name).collect();
     Err((
-        format!("line 1 is `{shown}`, without a column `{name}`"),
+        format!("line {line} is `{shown}`, without a column `{name}`"),
         format!("fio's JSON, or a table with the columns {}", known.join(",")),
     ))
 }
@@ -233,52 +236,27 @@ fn unread(header: &csv::StringRecord, places: &[Option<Place>]) -> Option<String
     (!names.is_empty()).then(|| format!("columns that were not read: {}", names.join(", ")))
 }
 
-/// The rows of a table. Spreadsheets of many countries, and `cut`, separate columns by something
-/// else than commas.
-pub(super) fn table(text: &str) -> csv::Reader<&[u8]> {
-    let text = text.trim_start_matches('\u{feff}');
-    let header = text.lines().next().unwrap_or_default().as_bytes();
-    let separator = [b',', b';', b'\t'].into_iter().find(|byte| header.contains(byte));
-    csv::ReaderBuilder::new().delimiter(separator.unwrap_or(b',')).from_reader(text.as_bytes())
-}
-
-/// Where the column of that name is.
-pub(super) fn column(header: &csv::StringRecord, wanted: &str) -> Option<usize> {
-    header.iter().position(|name| name.trim().eq_ignore_ascii_case(wanted))
-}
-
 /// A size as fio writes it: `4k` of `4 KiB`.
-fn size(text: &str) -> String {
+pub(super) fn size(text: &str) -> String {
     let text: String = text.to_lowercase().split_whitespace().collect();
     let text = text.strip_suffix("bs").or(text.strip_suffix('b')).unwrap_or(&text);
     text.strip_suffix('i').unwrap_or(text).to_string()
 }
 
 pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
-    let mut reader = table(text);
-    let unreadable = |why: csv::Error| (why.to_string(), "a table of comma-separated values");
-    let header = reader.headers().map_err(unreadable).map_err(|(a, b)| (a, b.to_string()))?;
-    let places = columns(header)?;
-    let unread = unread(header, &places);
+    let table = Table::of(text)?;
+    let places = columns(&table.header, table.line)?;
+    let unread = unread(&table.header, &places);
     let (mut points, mut left_out) = (Vec::<Point>::new(), BTreeMap::<String, u64>::new());
-    let (mut lines, mut drives) = (Vec::new(), Drives::of(header));
-    for (index, row) in reader.records().enumerate() {
-        let line = index + 2;
-        let row = row.map_err(|why| match why.kind() {
-            csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-                (format!("line {line} has {len} cells"), format!("{expected_len}, as line 1"))
-            }
-            _ => (format!("line {line}: {why}"), "text".into()),
-        })?;
-        if row.iter().any(|cell| cell.contains('\n')) {
-            let what =
-                format!("line {line}: a quotation mark opens a cell that the line does not end");
-            return Err((what, "a second quotation mark, or none".into()));
-        }
-        let cells = places.map(|place| {
+    let (mut lines, mut drives) = (Vec::new(), Drives::of(&table.header));
+    let mut rates = Vec::new();
+    for row in table.rows() {
+        let (line, row) = row?;
+        let written = places.map(|place| {
             let (place, factor) = place.unwrap_or((usize::MAX, 1.0));
             (row.get(place).unwrap_or("").trim(), factor)
         });
+        let cells = written.map(|(cell, by)| (if is_none(cell) { "" } else { cell }, by));
         let rw = cells[0].0.to_lowercase();
         if MIXED.contains(&rw.as_str()) {
             *left_out.entry(rw).or_default() += 1;
@@ -286,6 +264,15 @@ pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
         }
         if !matches!(cells[RATE].0, "" | "0") {
             *left_out.entry(format!("{rw} with a `rate`")).or_default() += 1;
+            continue;
+        }
+        let lacks = match (cells[2].0, is_none(written[4].0)) {
+            ("", _) => Some("an iodepth"),
+            (_, true) => Some("IOPS"),
+            _ => None,
+        };
+        if let Some(what) = lacks {
+            *left_out.entry(format!("{rw} without {what}")).or_default() += 1;
             continue;
         }
         // Where two jobs share a machine, one of them may get nothing done.
@@ -300,11 +287,15 @@ pub(super) fn of_table(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
             return Err((format!("line {line}: {what}"), want));
         }
         drives.see(&row);
+        rates.push(cells[4].0.to_string());
         points.push(point);
         lines.push(line);
     }
     let left_out = left_out.iter().map(|(rw, lines)| format!("{lines} lines of rw={rw} left out"));
-    Ok((points, left_out.chain(drives.notes()).chain(unread).collect()))
+    let notes = left_out.chain(drives.notes()).chain(unread);
+    let timed = points.iter().any(|point| point.measured[1..].iter().any(Option::is_some));
+    let notes = notes.chain(may_be_thousands(&rates, timed)).collect();
+    Ok((points, notes))
 }
 
 /// What the columns that say of which drive a row is have in the rows that count.
@@ -390,6 +381,8 @@ fn of_row(cells: &[(&str, f64); COLUMNS.len()]) -> Result<Point, Wrong> {
         (text, factor) => text.parse::<f64>().map(|value| Some(value * factor)).map_err(|_| {
             // Spreadsheets of many countries write so, and nobody knows which is meant.
             let comma = if text.contains(',') { ", its decimals behind a point" } else { "" };
+            let grouped = [',', '.'].into_iter().any(|by| is_grouped(text, by));
+            let comma = if grouped { GROUPED } else { comma };
             (format!("{} is `{text}`", COLUMNS[index].0), format!("a number above 0{comma}"))
         }),
     };
@@ -407,6 +400,9 @@ fn of_row(cells: &[(&str, f64); COLUMNS.len()]) -> Result<Point, Wrong> {
     };
     point.wrong().map_or(Ok(point), Err)
 }
+
+/// What is expected of `16,583`.
+const GROUPED: &str = ", without separators of thousands, its decimals behind a point";
 
 /// Whether requests come at random; as in fio they do not if nothing is said.
 pub(super) fn of_process(text: &str) -> Result<bool, Wrong> {
@@ -563,7 +559,7 @@ mod tests {
             ("read,4k,1,1,x,,,", "line 2: iops is `x`"),
             ("read,fast,1,1,1,,,", "line 2: bs is `fast`"),
             ("read,4k,0,1,1,,,", "line 2: iodepth is 0"),
-            ("read,4k,,1,1,,,", "line 2: iodepth is ``"),
+            ("read,4k,1.5,1,1,,,", "line 2: iodepth is `1.5`"),
             ("read,4k,1,1,-3,,,", "line 2: IOPS is -3"),
             ("read,4k,1,1,NaN,,,", "line 2: IOPS is NaN"),
             ("read,4k,1,1,1e-300,,,", "line 2: IOPS is 1e-300"),

@@ -12,17 +12,7 @@ use csv::StringRecord;
 use super::OVERWRITTEN;
 use super::points::{METRICS, Point, Wrong, shown};
 use super::steady::{ROUNDS, is_steady};
-
-/// What a table's numbers are.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Test {
-    /// Random requests a second.
-    Iops,
-    /// Sequential, in MB/s.
-    Throughput,
-    /// Random, one at a time: the mean in ms.
-    Latency,
-}
+use super::units::{self, Test};
 
 /// What the lines before the table say.
 #[derive(Default)]
@@ -30,6 +20,8 @@ struct Preamble {
     test: Option<Test>,
     threads: Option<u32>,
     outstanding: Option<u32>,
+    /// By line: the unit that it says.
+    units: Vec<(u64, String)>,
 }
 
 /// Letters and digits only: `OIO/Thread` is `oiothread`.
@@ -124,9 +116,23 @@ impl Preamble {
                         return Err((format!("line {line}: the test is `{value}`"), expected));
                     }
                 });
+                self.units.extend(units::behind(value).map(|unit| (line, unit.to_string())));
             }
+            "unit" | "units" => self.units.push((line, value.to_string())),
             _ => {}
         }
+        Ok(())
+    }
+
+    /// What the name of the column of values says.
+    fn read_column(&mut self, name: &str, line: u64) -> Result<(), Wrong> {
+        let Some((test, unit)) = units::of_column(name) else { return Ok(()) };
+        let own = self.test.unwrap_or(Test::Iops);
+        if test != own {
+            let what = format!("line {line}: the column `{name}` is none of {}", own.name());
+            return Err((what, format!("a line `Test,{}` before the table", test.name())));
+        }
+        self.units.push((line, unit.to_string()));
         Ok(())
     }
 
@@ -149,6 +155,7 @@ impl Preamble {
             (outstanding, threads) => (outstanding.unwrap_or(1), threads.unwrap_or(1)),
         };
         let mut measured = [None; METRICS.len()];
+        let value = value * units::of_all(test, &self.units)?;
         match test {
             Test::Iops => measured[0] = Some(value),
             Test::Throughput => measured[0] = Some(value * 1e6 / bytes as f64),
@@ -196,7 +203,7 @@ impl Columns {
             return Ok(None);
         }
         let place = |what: &str, is: &dyn Fn(&str) -> bool| {
-            row.iter().position(|cell| is(&plain(cell))).ok_or_else(|| {
+            row.iter().position(is).ok_or_else(|| {
                 let shown = shown(row);
                 let expected = "columns Round, R/W Mix, Block Size (KiB) and IOPS".to_string();
                 (format!("line {line} is `{shown}`, without a column for {what}"), expected)
@@ -204,9 +211,11 @@ impl Columns {
         };
         let places = [
             0,
-            place("the mix", &|c| c.starts_with("rwmix") || c.starts_with("readwritemix"))?,
-            place("the block size", &|c| is_size_column(c))?,
-            place("the value", &|c| ["iops", "mbs", "averagelatencyms"].contains(&c))?,
+            place("the mix", &|c| {
+                ["rwmix", "readwritemix"].iter().any(|mix| plain(c).starts_with(mix))
+            })?,
+            place("the block size", &is_size_column)?,
+            place("the value", &|c| units::of_column(c).is_some())?,
         ];
         Ok(Some(Columns::Rounds { in_bytes, places }))
     }
@@ -289,8 +298,12 @@ pub(super) fn read(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
         match &columns {
             None => {
                 columns = Columns::of(&row, line)?;
-                if columns.is_none() {
-                    preamble.read(&row, line)?;
+                match &columns {
+                    None => preamble.read(&row, line)?,
+                    Some(Columns::Rounds { places: [.., value], .. }) => {
+                        preamble.read_column(row.get(*value).unwrap_or_default(), line)?;
+                    }
+                    Some(Columns::Mixes { .. }) => {}
                 }
             }
             Some(_) if row.iter().all(|cell| cell.trim().is_empty()) => {}

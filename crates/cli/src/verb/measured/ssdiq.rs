@@ -6,9 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::points::{
-    Beside, METRICS, Offered, POSSIBLE, POSSIBLE_TOLD, Point, Wrong, column, table,
-};
+use super::points::{Beside, METRICS, Offered, POSSIBLE, POSSIBLE_TOLD, Point, Wrong};
+use super::tables::{Table, column};
 
 /// What the table is known by.
 const RATE: &str = "target_rate_per_s";
@@ -17,9 +16,16 @@ const WRITTEN: &str = "achieved_write_iops";
 const OF_ONE: [(&str, &str); 4] = [
     ("drive_id", "drives"),
     ("drive", "drives"),
-    ("pattern", "patterns of writes"),
+    ("pattern", PATTERNS),
     ("capacity_GiB", "fills, in GiB"),
 ];
+const PATTERNS: &str = "patterns of writes";
+/// How the pattern begins that a part is run with.
+const UNIFORM: &str = "uniform";
+/// Its tables of IOPS by fill: the name of what they have, and the column.
+const BY_FILL: [(&str, &str); 2] =
+    [("steady IOPS", "iops_steady_last_quarter"), ("IOPS over time", "write_iops")];
+const FILL: &str = "capacity_GiB_used";
 const QUIET: f64 = 5_000.0;
 const READS: f64 = 0.01;
 const THREADS: u32 = 6;
@@ -29,9 +35,21 @@ const REPEATS: f64 = 10.0;
 
 /// Whether it is such a table.
 pub(super) fn is_table(text: &str) -> bool {
-    table(text)
-        .headers()
-        .is_ok_and(|header| [RATE, WRITTEN].iter().all(|name| column(header, name).is_some()))
+    Table::of(text)
+        .is_ok_and(|it| [RATE, WRITTEN].iter().all(|name| column(&it.header, name).is_some()))
+}
+
+/// Why another of its tables cannot be read, if it is one.
+pub(super) fn refused(text: &str) -> Option<Wrong> {
+    let header = Table::of(text).ok()?.header;
+    column(&header, FILL)?;
+    let (what, name) = BY_FILL.into_iter().find(|(_, name)| column(&header, name).is_some())?;
+    let expected = format!(
+        "its table of latency over load ({RATE}, {WRITTEN}) or of write amplification ({FILL}, \
+         waf_last_quarter); or the steady uniform writes of a full drive as rows of your own: \
+         rw,bs,iodepth,numjobs,iops and randwrite,4k,128,4,..."
+    );
+    Some((format!("SSD-iq's {what} by fill (column `{name}`) are not read"), expected))
 }
 
 /// By rate: what was written, and the quiet thread's means and percentiles of each repeat.
@@ -39,9 +57,8 @@ type Repeats = BTreeMap<u64, Vec<[Option<f64>; 7]>>;
 
 /// Its points: of each rate those of the load, and of the quiet thread's reads and writes.
 pub(super) fn read(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
-    let mut reader = table(text);
-    let unreadable = |why: csv::Error| (why.to_string(), "a table of SSD-iq".to_string());
-    let header = reader.headers().map_err(unreadable)?.clone();
+    let table = Table::of(text)?;
+    let header = table.header.clone();
     let place = |name: &str| column(&header, name);
     let wanted = [
         WRITTEN,
@@ -56,9 +73,8 @@ pub(super) fn read(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     let mut of_one: Vec<(&str, usize, Vec<String>)> =
         of_one.map(|(what, place)| (what, place, Vec::new())).collect();
     let mut rates = Repeats::default();
-    for (index, row) in reader.records().enumerate() {
-        let line = index + 2;
-        let row = row.map_err(|why| (format!("line {line}: {why}"), "as many as line 1".into()))?;
+    for row in table.rows() {
+        let (line, row) = row?;
         let number = |name: &str| {
             let text = place(name).and_then(|place| row.get(place)).unwrap_or_default().trim();
             match text.parse::<f64>() {
@@ -85,6 +101,12 @@ pub(super) fn read(text: &str) -> Result<(Vec<Point>, Vec<String>), Wrong> {
     if let Some((what, _, seen)) = of_one.iter().find(|(_, _, seen)| seen.len() > 1) {
         let what = format!("lines of {} {what}: {}", seen.len(), seen.join(", "));
         return Err((what, "those of one, below the first line, in a file of their own".into()));
+    }
+    let patterns = of_one.iter().filter(|(what, ..)| *what == PATTERNS);
+    let is_other = |seen: &&String| !seen.is_empty() && !seen.starts_with(UNIFORM);
+    if let Some(pattern) = patterns.flat_map(|(.., seen)| seen).find(is_other) {
+        let expected = "uniform ones: a part is asked all over alike";
+        return Err((format!("the pattern of writes is `{pattern}`"), expected.into()));
     }
     let points = rates.iter().flat_map(|(rate, repeats)| {
         let middle = |index: usize| {
@@ -161,6 +183,17 @@ mod tests {
             let (what, _) = read(&format!("{HEAD}\n{row}\n")).unwrap_err();
             assert!(what.starts_with(said), "{what}");
         }
+        let of = |pattern: &str| {
+            let text = format!("{HEAD},pattern\na,20000,1,1,1,1,1,1,{pattern}\n");
+            read(&text).map(|(points, _)| points.len())
+        };
+        for pattern in ["zipf", "zones-shuffle"] {
+            let said = format!("the pattern of writes is `{pattern}`");
+            assert_eq!(of(pattern).unwrap_err().0, said);
+        }
+        for pattern in ["", "uniform", "uniform-shuffle"] {
+            assert_eq!(of(pattern), Ok(4), "{pattern}");
+        }
         // Medians over two experiments would be of none.
         for (column, said) in [
             ("pattern", "lines of 2 patterns of writes: uniform, zipf"),
@@ -170,5 +203,18 @@ mod tests {
                 format!("{HEAD},{column}\na,20000,1,1,1,1,1,1,uniform\na,30000,1,1,1,1,1,1,zipf\n");
             assert_eq!(read(&text).unwrap_err().0, said);
         }
+    }
+    #[test]
+    fn its_other_tables_are_refused_by_name() {
+        for (head, said) in [
+            ("iops_steady_last_quarter", "SSD-iq's steady IOPS by fill"),
+            ("t_s,write_iops", "SSD-iq's IOPS over time by fill"),
+        ] {
+            let text = format!("drive_id,capacity_GiB_used,pattern,{head}\n");
+            let (what, expected) = super::super::files::of_text(&text).unwrap_err();
+            assert!(what.starts_with(said), "{what}");
+            assert!(expected.contains("waf_last_quarter"), "{expected}");
+        }
+        assert_eq!(refused("rw,bs,iodepth,write_iops\n"), None);
     }
 }
