@@ -18,6 +18,7 @@ mod doubt;
 mod fit;
 mod flash;
 mod host_path;
+mod iocost;
 mod knobs;
 mod known;
 mod mechanisms;
@@ -123,6 +124,9 @@ impl Fitting {
         let text = files::text(&self.from)?;
         if let Some(rows) = files::amplification(&self.from, &text)? {
             return flash::run(&self, rows);
+        }
+        if let Some(rates) = files::rates(&self.from, &text)? {
+            return iocost::run(&self, &rates);
         }
         let files::Measured { points, mut notes, behind } = files::points(&self.from, &text)?;
         check_points(&points, &self.from)?;

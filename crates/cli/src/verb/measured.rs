@@ -13,6 +13,7 @@ pub(super) mod amplification;
 pub(super) mod files;
 mod fio;
 mod grouped;
+pub(super) mod iocost;
 mod jobs;
 mod little;
 mod loads;

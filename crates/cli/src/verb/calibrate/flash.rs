@@ -247,7 +247,7 @@ impl Search<'_> {
 /// What is wrong with the rows or the base; what keeps a part from being run or written.
 pub(super) fn run(from: &Fitting, rows: Rows) -> Result<u8, Failure> {
     let Rows { uniform: mut rows, sequential, mut notes } = rows;
-    refuse_options(from)?;
+    refuse_options(from, ("a table of write amplification", "only the flash is fitted to it"))?;
     let model = study::model_of(&from.base)?;
     if model != "ssd" {
         let wrong = format!("{}: the model `{model}` has no flash to fit", from.base);
@@ -329,7 +329,7 @@ fn settings(from: &Fitting, added: &[String]) -> Vec<String> {
 }
 
 /// What says how other things are fitted has no meaning here.
-fn refuse_options(from: &Fitting) -> Result<(), Failure> {
+pub(super) fn refuse_options(from: &Fitting, (table, why): (&str, &str)) -> Result<(), Failure> {
     let given = [
         ("--fit", !from.keys.is_empty()),
         ("--while-fitting", !from.while_fitting.is_empty()),
@@ -337,8 +337,8 @@ fn refuse_options(from: &Fitting) -> Result<(), Failure> {
     ];
     let given = given.into_iter().find(|(_, given)| *given);
     given.map_or(Ok(()), |(option, _)| {
-        let what = format!("{option}: {} is a table of write amplification", from.from.display());
-        Err(Failure::input(what).expected("no such option: only the flash is fitted to it"))
+        let what = format!("{option}: {} is {table}", from.from.display());
+        Err(Failure::input(what).expected(format!("no such option: {why}")))
     })
 }
 

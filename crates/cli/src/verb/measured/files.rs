@@ -6,6 +6,7 @@ use study::{Failure, TEXT_BYTES_MAX};
 
 use super::amplification::{self, Rows};
 use super::fio::of_fio;
+use super::iocost::{self, Rates};
 use super::points::{KINDS, Point, Wrong, of_table};
 use super::{again, little, outputs, pts, ssdiq};
 
@@ -54,6 +55,15 @@ pub(crate) fn points(path: &Path, text: &str) -> Result<Measured, Failure> {
 pub(crate) fn amplification(path: &Path, text: &str) -> Result<Option<Rows>, Failure> {
     let help = "docs/calibrate.md says what such a table has";
     amplification::of_text(text).map_err(|why| wrong(path, why, help))
+}
+
+/// Its six sustained rates; `None` when it is something else.
+///
+/// # Errors
+/// The same.
+pub(crate) fn rates(path: &Path, text: &str) -> Result<Option<Rates>, Failure> {
+    let help = "docs/calibrate.md says what such a table has";
+    iocost::of_text(text).map_err(|why| wrong(path, why, help))
 }
 
 fn wrong(path: &Path, (what, expected): Wrong, help: &str) -> Failure {
