@@ -26,6 +26,7 @@ mod offered;
 mod probe;
 mod scale;
 mod settings;
+mod shape;
 mod split;
 mod steps;
 mod trial;
@@ -113,6 +114,8 @@ struct Calibrated {
     fitted: Vec<Values>,
     held: Vec<Values>,
     notes: Vec<String>,
+    /// What the disk would have to turn with.
+    impossible: Option<String>,
 }
 
 impl Fitting {
@@ -138,6 +141,7 @@ impl Fitting {
         }
         let model = base.model.clone();
         let (overwritten, unknown) = overwritten(self.overwritten, &model, &split.fitted, behind);
+        let base = Base { collects: overwritten > 0, ..base };
         notes.extend(unknown);
         let bench = Bench {
             part: &self.base,
@@ -156,7 +160,7 @@ impl Fitting {
             let fit = fit::fit(ground, &split.fitted, settings, limits)?;
             (base, fit)
         };
-        let sets = base.tried(&fit.place, settings, bench.overwritten > 0);
+        let sets = base.tried(&fit.place, settings);
         // Who listened for signals while it fitted has taken from them what they do by themselves.
         let (fitted, more, held) = interrupt::during(interrupt::end_by, || {
             let (fitted, more) = bench.run(&split.fitted, &sets)?;
@@ -167,7 +171,9 @@ impl Fitting {
         })?;
         notes.extend(more);
         notes.extend(doubt::notes(&[(&split.fitted, &fitted), (&split.held, &held)]));
-        let calibrated = Calibrated { split, fit, fitted, held, notes };
+        let impossible = base.impossible(&fit.place);
+        let mut calibrated = Calibrated { split, fit, fitted, held, notes, impossible };
+        calibrated.notes.extend(calibrated.one_process(&base));
         base.check(&self.base, &self.sets, &calibrated.fit.place)?;
         let table = base.scaled(&calibrated.fit.place);
         write::part(&self, table, calibrated.findings(&self, &base))?;
@@ -194,7 +200,7 @@ fn dies_off(
     settings: [&[String]; 2],
 ) -> Result<Vec<f64>, Failure> {
     let off = |(_, best): &(i64, Best)| {
-        let sets = base.tried(&best.place, settings, bench.overwritten > 0);
+        let sets = base.tried(&best.place, settings);
         Ok(off_rms(points, &bench.run(points, &sets)?.0))
     };
     fit.dies.iter().map(off).collect()
@@ -233,6 +239,10 @@ const FAR: f64 = 0.25;
 impl Calibrated {
     /// Whether the part does about what the drive does, where it was fitted and where not.
     fn fits(&self) -> bool {
+        self.impossible.is_none() && self.is_near()
+    }
+
+    fn is_near(&self) -> bool {
         let sets = [(&self.split.fitted, &self.fitted), (&self.split.held, &self.held)];
         sets.iter().all(|(points, values)| {
             let errors = errors(points, values, None);
@@ -242,7 +252,12 @@ impl Calibrated {
 
     fn told(&self, base: &Base) -> Vec<String> {
         let mut lines = Vec::new();
-        if !self.fits() {
+        if let Some(rpm) = &self.impossible {
+            lines.push(format!(
+                "no answer: the disk would have to turn with {rpm} rpm or beyond that, as none \
+                 does; try another --base"
+            ));
+        } else if !self.fits() {
             lines.push(format!(
                 "no answer: with none of the values tried does this base do what the drive does; \
                  half of the numbers, fitted or held back, are more than {:.0} % off; try another \

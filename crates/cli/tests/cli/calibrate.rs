@@ -1,9 +1,11 @@
 //! `calibrate`: a part of what was measured.
 
+use std::collections::BTreeMap;
+
 use crate::common::until;
 use crate::support::{Test, entries};
 
-const HEADER: &str = "rw,bs,iodepth,numjobs,iops,mean_us,p50_us,p99_us";
+pub(crate) const HEADER: &str = "rw,bs,iodepth,numjobs,iops,mean_us,p50_us,p99_us";
 /// As small while it is measured as while it is fitted: the same pages are asked for.
 const SMALL: [&str; 3] = [
     "ssd.geometry.blocks_per_plane=24",
@@ -12,7 +14,7 @@ const SMALL: [&str; 3] = [
 ];
 
 /// What a part does, as a table of a drive.
-fn measured(part: &str, sets: &[&str], loads: &[(&str, &str, u32)]) -> String {
+pub(crate) fn measured(part: &str, sets: &[&str], loads: &[(&str, &str, u32)]) -> String {
     let rows = loads.iter().map(|(rw, bs, depth)| format!("{rw},{bs},{depth},1,1,,,\n"));
     let asked = format!("{HEADER}\n{}", rows.collect::<String>());
     let mut args = vec!["compare", part, "--with", "asked.csv", "--requests", "5000", "--json"];
@@ -35,13 +37,13 @@ fn measured(part: &str, sets: &[&str], loads: &[(&str, &str, u32)]) -> String {
     format!("{HEADER}\n{}", points.collect::<String>())
 }
 
-fn value<'a>(answer: &'a serde_json::Value, key: &str) -> &'a serde_json::Value {
+pub(crate) fn value<'a>(answer: &'a serde_json::Value, key: &str) -> &'a serde_json::Value {
     let keys = answer["keys"].as_array().unwrap();
     keys.iter().find(|one| one["key"] == key).unwrap_or_else(|| panic!("no {key}: {answer}"))
 }
 
 /// The first number of a value.
-fn number(value: &serde_json::Value) -> f64 {
+pub(crate) fn number(value: &serde_json::Value) -> f64 {
     let text = value["value"].as_str().unwrap();
     let digits = |c: char| c.is_ascii_digit() || c == '.';
     let begin = text.find(digits).unwrap();
@@ -482,7 +484,8 @@ fn offered_loads_tell_a_pace_from_a_full_buffer() {
                 a,70000,69341,114,382,23,318,47\na,100000,76511,900,2205,3376,4039,3359\n";
     let args = ["calibrate", "--from", "a.csv", "--base", "tlc-3d-128", "--out", "mine.toml"];
     let args = [&args[..], &["--requests", "2000", "--json"]].concat();
-    let test = Test::new().file("a.csv", format!("{head}\n{rows}")).args(&args);
+    let table = format!("{head}\n{rows}");
+    let test = Test::new().file("a.csv", &table).args(&args);
     let answer = test.json();
     assert_eq!(answer["mechanism"], "a pace", "{answer}");
     assert_eq!(answer["mechanisms_tried"].as_array().map(Vec::len), Some(4));
@@ -492,4 +495,22 @@ fn offered_loads_tell_a_pace_from_a_full_buffer() {
     assert_eq!(held.len() % 4, 0, "{answer}");
     let part = std::fs::read_to_string(test.path("mine.toml")).unwrap();
     assert!(part.contains("hold_at_waiting") && part.contains("commands"), "{part}");
+    assert!(part.contains("\"ssd.nand.erase\" = \"as parts were tried and judged"), "{part}");
+    // The part as it was written, of as much flash as the base, is the one that was judged.
+    let written = Test::new().file("a.csv", &table).file("mine.toml", &part);
+    let args = ["compare", "mine.toml", "--with", "a.csv", "--requests", "2000", "--json"];
+    let written = written.args(&args).json();
+    let done = |rows: &serde_json::Value| -> BTreeMap<String, f64> {
+        let rates = rows.as_array().unwrap().iter().filter_map(|row| {
+            row["measured"]["iops"].as_f64()?;
+            Some((row["load"].to_string(), row["modelled"]["iops"].as_f64().unwrap()))
+        });
+        rates.collect()
+    };
+    let written = done(&written["parts"][0]["points"]);
+    let judged = [done(&answer["fitted"]), done(&answer["held_back"])];
+    assert_eq!((judged[0].len() + judged[1].len(), written.len()), (4, 4));
+    for (load, iops) in judged.iter().flatten() {
+        assert!((written[load] / iops - 1.0).abs() < 0.1, "{load}: {iops}, {written:?}");
+    }
 }

@@ -92,6 +92,19 @@ fn a_sketch_gets_a_finer_map_and_what_sequential_fills_write_beside() {
     assert!((15.0..50.0).contains(&every), "{told}");
 }
 
+/// What a base's map has to do with its flash is said where none of 4 KiB is laid over it.
+#[test]
+fn a_base_that_maps_more_than_4_kib_is_named() {
+    let text = std::fs::read_to_string(DEVICE).unwrap();
+    let large = text.replace("page = \"2KiB\"", "page = \"8KiB\"");
+    let large = large.replace("copy_back = true", "copy_back = false");
+    let test = Test::new().file("waf.csv", "used,waf\n60%,1.5\n80%,2.5\n");
+    let test = test.file("base.toml", &large);
+    let args = ["calibrate", "--from", "waf.csv", "--base", "base.toml", "--out", "mine.toml"];
+    let said = test.args(&args).args(&["--set", "ssd.geometry.pages_per_block=16"]).run().stdout;
+    assert!(said.contains("this base maps 8KiB"), "{said}");
+}
+
 /// Half empty drives write the same with any amount of flash.
 #[test]
 fn what_fills_do_not_tell_is_said() {

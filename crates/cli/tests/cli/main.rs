@@ -10,6 +10,7 @@ mod common;
 mod compare;
 mod devices;
 mod figures;
+mod fitted;
 mod flash;
 mod machine;
 mod mirror;

@@ -135,8 +135,10 @@ fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
     let centre = best.place.logs.clone();
     let knobs = moved.len() as u64;
     // What is needed in the end to say what is known, and before that for all requests.
-    let limit = tries.saturating_sub(2 * knobs + 1);
-    let short = limit.saturating_sub(LONG * (knobs + 1));
+    let kept = |parts: u64| parts.min(tries / 4);
+    let limit = tries - kept(near_takes(knobs));
+    let aside = limit - kept(LONG * (knobs + 1));
+    let short = aside - kept(near_takes(knobs));
     let mut ground = Ground { trial, look: Look::Short, moved, centre, limit: short };
     ground.descend(0.2, tries / 4, &mut best)?;
     let mut others = Vec::new();
@@ -149,7 +151,10 @@ fn search(trial: &Trial, tries: u64) -> Result<Fit, Failure> {
     }
     again(&ground, tries / 12, (&mut best, &mut others))?;
     shake(&ground, (&mut best, &mut others))?;
-    others.extend(known::aside(&ground, &near(&ground, &best.place)?, &best)?);
+    ground.limit = aside;
+    if trial.tries() < aside {
+        others.extend(known::aside(&ground, &near(&ground, &best.place)?, &best)?);
+    }
     (ground.look, ground.limit) = (Look::Long, limit);
     best.cost = rms(&trial.residuals(&best.place, Look::Long)?);
     for step in [0.05, LAST_STEP / 2.0] {
@@ -399,13 +404,13 @@ pub(super) fn judge(ground: &Ground, best: Best, others: Vec<Best>) -> Result<Fi
     };
     for (&knob, Known { error, twin }) in moved.iter().zip(known) {
         fit.spreads[knob] = Some(error);
-        fit.unknown[knob] = match twin {
-            _ if trial.base.is_at_limit(knob, &fit.place) => {
-                Some("as far as is looked; begin nearer, by --set".to_string())
-            }
+        fit.unknown[knob] = match (trial.base.at_limit(knob, &fit.place), twin) {
+            (Some(why), _) => Some(why.to_string()),
             _ if error <= SPREAD_MAX => None,
-            Some(twin) => Some(format!("not told from {} by these points", knobs[moved[twin]].key)),
-            None => Some("not known by these points".to_string()),
+            (None, Some(twin)) => {
+                Some(format!("not told from {} by these points", knobs[moved[twin]].key))
+            }
+            (None, None) => Some("not known by these points".to_string()),
         };
     }
     Ok(fit)
@@ -423,6 +428,11 @@ fn of_dies(best: &Best, others: &[Best]) -> Vec<(i64, Best)> {
     }
     nearest.extend(best.place.dies.map(|dies| (dies, best)));
     nearest.into_iter().map(|(dies, best)| (dies, best.clone())).collect()
+}
+
+/// Parts that [`near`] takes.
+pub(super) fn near_takes(knobs: u64) -> u64 {
+    SEEDS * (2 * knobs + 1)
 }
 
 /// What each knob does where the best is, at several sets of addresses: queues come out otherwise

@@ -16,7 +16,7 @@ use study::Failure;
 
 use super::super::in_toml;
 use super::super::measured::amplification::{Amplified, GIB, Rows};
-use super::super::measured::{error, find, median, middle_and_worst, run_text};
+use super::super::measured::{PAGE, error, find, median, middle_and_worst, run_text};
 use super::Fitting;
 use super::beside::{Beside, PARITY, SHARE_MAX, SHARE_MIN, parity_set};
 use super::knobs::{self, Base, Candidate, stated};
@@ -263,6 +263,7 @@ pub(super) fn run(from: &Fitting, rows: Rows) -> Result<u8, Failure> {
     notes.extend(said.note(sequential.len()));
     let parity = said.set(find(&base.table, PARITY).is_some());
     let added = [added(from, &base), parity.clone().into_iter().collect()].concat();
+    notes.extend(coarse(&base, &added));
     base.lay(&added)?;
     let stated = find(&base.table, CAPACITY).and_then(toml::Value::as_str);
     let capacity = match stated.and_then(knobs::bytes) {
@@ -319,6 +320,18 @@ fn added(from: &Fitting, base: &Base) -> Vec<String> {
     }
     let units = mechanisms::units_of_4k(&base.table).into_iter();
     units.map(|(key, value)| format!("{key}={value}")).collect()
+}
+
+/// What is to be said of a base that still has a map of more than 4 KiB.
+fn coarse(base: &Base, added: &[String]) -> Option<String> {
+    let page = find(&base.table, PAGE).and_then(toml::Value::as_str)?;
+    let is_fine = knobs::bytes(page)? <= 4096.0 || added.iter().any(|set| set.starts_with(PAGE));
+    (!is_fine).then(|| {
+        format!(
+            "this base maps {page}, and no 4KiB were laid over it: a write of 4 KiB is one of \
+             {page}, whatever flash there is"
+        )
+    })
 }
 
 /// What a part is built with over the base, but for its flash and what it sells, which are looked

@@ -17,6 +17,22 @@ pub(super) fn tells_processes(points: &[Point]) -> bool {
     })
 }
 
+/// What is to be said of a process that takes `interval` for each request, if `points` are of one
+/// number of processes: a drive of so many requests a second does the same to them.
+pub(super) fn may_be_the_drive_s(points: &[Point], interval: &str) -> Option<String> {
+    let jobs = points.first()?.numjobs;
+    points.iter().all(|point| point.numjobs == jobs).then(|| {
+        format!(
+            "{PROCESS_INTERVAL} = {interval}: all was measured by one number of processes \
+             ({jobs}), so that may be a limit of the drive, which more processes share; measure \
+             with several, or, if the drive is sold with such a limit, set \
+             {LINK_COMMAND} = {interval} and {PROCESS_INTERVAL} = \"0ns\" in the part"
+        )
+    })
+}
+
+const LINK_COMMAND: &str = "ssd.host.link_command";
+
 /// How many times what `value` lets through `points` did at most, if `key` is of the host's path.
 pub(super) fn ratio(key: &str, value: &Value, points: &[Point]) -> Option<f64> {
     let most = |of: &dyn Fn(&Point) -> f64| {

@@ -3,9 +3,9 @@
 use study::Failure;
 use toml::{Table, Value};
 
-use super::super::measured::{BUFFER, PAGE, Point, find};
+use super::super::measured::{Point, find};
 use super::host_path::{self, BANDWIDTH, PROCESS_INTERVAL, tells_processes};
-use super::scale::{is_scalable, quantity, scale};
+use super::scale::{is_scalable, is_seek, quantity, scale};
 
 /// A way of letting writes in, and what of it is fitted.
 pub(super) struct Mechanism {
@@ -52,32 +52,16 @@ const ADDED: [(&str, &str); 2] = [("ssd.host.completion", "10us"), (BANDWIDTH, "
 /// The same, where [`tells_processes`]: next to nothing, and so it stays unless more pays.
 const ADDED_TOLD: (&str, &str) = (PROCESS_INTERVAL, "0.1us");
 
-/// Disks turn at least and at most so fast.
-const RPM: (i64, i64) = (60, 100_000);
+/// By key, what there is at least and at most, whatever the points say: a disk turns, a channel of
+/// flash and a host's link carry no more and no less.
+const POSSIBLE: [(&str, f64, f64); 3] =
+    [(RPM, 3_600.0, 15_000.0), ("ssd.nand.bus", 0.0, 5e9), (BANDWIDTH, 0.0, 32e9)];
+const RPM: &str = "hdd.rpm";
+/// So near to the end of that, as a logarithm, is at it.
+const AT_END: f64 = 0.02;
 
 /// The number that is looked for by doubling and halving: flash that works at once.
 pub(super) const DIES: &str = "ssd.geometry.dies_per_package";
-const BLOCKS: &str = "ssd.geometry.blocks_per_plane";
-const BLOCK_PAGES: &str = "ssd.geometry.pages_per_block";
-const UNITS: &str = "ssd.nand.units_per_page";
-const ERASE: &str = "ssd.nand.erase";
-const SPARE: &str = "ssd.over_provisioning";
-/// So many bytes are enough of a buffer to begin with,
-const BUFFER_MIN: f64 = 8.0 * 1024.0 * 1024.0;
-/// or so many times what all flash programs at once.
-const BUFFER_OF_PROGRAMS: f64 = 2.0;
-/// So many blocks of a plane are enough to collect, where the base does not have fewer.
-const BLOCKS_MIN: i64 = 128;
-
-/// Blocks of a plane that is only read, or written until it is full.
-const BLOCKS_FEW: i64 = 24;
-
-/// Pages that a part is filled with while it is fitted, where it has to collect.
-const PAGES: i64 = 1 << 21;
-/// The same where latency over offered load was measured.
-const PAGES_OFFERED: i64 = 1 << 18;
-/// Bytes of it elsewhere: a quarter of them takes what any load writes.
-const BYTES: f64 = 4.0 * 1024.0 * 1024.0 * 1024.0;
 
 impl Knob {
     /// The larger, the quicker; else it is a time.
@@ -88,8 +72,28 @@ impl Knob {
         };
         !match &self.value {
             Value::Array(all) => all.iter().any(is_time),
+            Value::Table(all) => is_seek(all),
             value => is_time(value),
         }
+    }
+
+    /// How much it is, in what [`POSSIBLE`] counts in.
+    fn amount(&self) -> Option<f64> {
+        match &self.value {
+            Value::Integer(number) => Some(*number as f64),
+            value => Some(config::Rate::parse(value.as_str()?).ok()?.0 as f64),
+        }
+    }
+
+    /// How far from where it began it can be at all, as logarithms.
+    fn possible(&self) -> (f64, f64) {
+        let own = POSSIBLE.iter().find(|(key, ..)| *key == self.key).zip(self.amount());
+        own.map_or((f64::NEG_INFINITY, f64::INFINITY), |((_, least, most), now)| {
+            // Who sets more knows better.
+            let beyond = |end: f64, is_beyond: bool| (!is_beyond).then(|| (end / now).ln());
+            let low = beyond(*least, now <= *least).unwrap_or(f64::NEG_INFINITY);
+            (low, beyond(*most, now >= *most).unwrap_or(f64::INFINITY))
+        })
     }
 }
 
@@ -107,6 +111,8 @@ pub(super) struct Base {
     pub(super) dies: Option<i64>,
     /// How it lets writes in, where latency over offered load was measured.
     pub(super) mechanism: Option<&'static str>,
+    /// Whether it was overwritten before it was measured, and has to collect.
+    pub(super) collects: bool,
 }
 
 /// Where all that is looked for is.
@@ -121,6 +127,8 @@ pub(super) struct Candidate {
 pub(super) const FACTOR_MAX: f64 = 100.0;
 /// one that the base did not have within this one.
 const FACTOR_ADDED_MAX: f64 = 10_000.0;
+/// a table that is scaled as a whole within this one.
+const FACTOR_ALL_MAX: f64 = 10.0;
 
 /// A host's path with so many times what a drive did at most is not what limits it.
 const OPEN: f64 = 4.0;
@@ -171,19 +179,23 @@ impl Base {
                 .expected("a part that states quantities")
                 .help("--fit KEY names one"));
         }
-        Ok(Base { model, table, knobs, added, dies, mechanism: None })
+        Ok(Base { model, table, knobs, added, dies, mechanism: None, collects: false })
     }
 
-    /// The same drive with a way of letting writes in, and what is fitted of both.
-    pub(super) fn with(&self, mechanism: Mechanism) -> Base {
+    /// The same drive with a way of letting writes in, and what is fitted of both; beside the way
+    /// all that is fitted elsewhere if `points` are not only offered loads.
+    pub(super) fn with(&self, mechanism: Mechanism, points: &[Point]) -> Base {
         let mut base = self.clone();
-        base.mechanism = Some(mechanism.name);
+        (base.mechanism, base.collects) = (Some(mechanism.name), true);
         for (key, value) in mechanism.laid {
             lay(&mut base.table, nested(&key, value));
             base.added.retain(|known| *known != key);
             base.added.push(key);
         }
-        let keys = KNOBS_OFFERED.into_iter().chain(mechanism.knobs);
+        let closed = points.iter().any(|point| point.offered.is_none() && point.beside.is_none());
+        let usual = self.knobs.iter().filter(|_| closed).map(|knob| knob.key.as_str());
+        let own = KNOBS_OFFERED.into_iter().filter(|_| !closed);
+        let keys = usual.chain(own).chain(mechanism.knobs);
         let knobs = keys.filter_map(|key| {
             let value = find(&base.table, key).filter(|value| is_scalable(value))?;
             Some(Knob { key: key.to_string(), value: value.clone() })
@@ -262,27 +274,48 @@ impl Base {
     /// The value of each knob at `place`, by key.
     pub(super) fn values(&self, place: &Candidate) -> Vec<(String, Value)> {
         let value = |knob: &Knob, log: f64| {
-            let limit = self.limit(knob);
-            match scale(&knob.value, log.clamp(-limit, limit).exp()) {
-                Value::Integer(rpm) if knob.key == "hdd.rpm" => {
-                    Value::Integer(rpm.clamp(RPM.0, RPM.1))
-                }
-                value => value,
-            }
+            let (low, high) = self.limits(knob);
+            scale(&knob.value, log.clamp(low, high).exp())
         };
         let pairs = self.knobs.iter().zip(&place.logs);
         pairs.map(|(knob, log)| (knob.key.clone(), value(knob, *log))).collect()
     }
 
-    /// How far from where it began a knob is looked for, as a logarithm.
-    fn limit(&self, knob: &Knob) -> f64 {
+    /// How far from where it began a knob is looked for, as logarithms.
+    fn limits(&self, knob: &Knob) -> (f64, f64) {
         let added = self.added.contains(&knob.key);
-        if added { FACTOR_ADDED_MAX } else { FACTOR_MAX }.ln()
+        let far = match &knob.value {
+            // All of a disk's arm or tracks: none differ by more, and few can be built that do.
+            Value::Table(_) => FACTOR_ALL_MAX,
+            _ if added => FACTOR_ADDED_MAX,
+            _ => FACTOR_MAX,
+        };
+        let far = far.ln();
+        let (low, high) = knob.possible();
+        (low.max(-far), high.min(far))
     }
 
-    /// Whether a knob is as far away as it is looked for: what is right may be further.
-    pub(super) fn is_at_limit(&self, knob: usize, place: &Candidate) -> bool {
-        place.logs[knob].abs() >= self.limit(&self.knobs[knob])
+    /// Why what is right may be further, if a knob is as far away as it is looked for.
+    pub(super) fn at_limit(&self, knob: usize, place: &Candidate) -> Option<&'static str> {
+        let (log, knob) = (place.logs[knob], &self.knobs[knob]);
+        let within = |(low, high): (f64, f64)| low < log && log < high;
+        if within(self.limits(knob)) {
+            return None;
+        }
+        Some(if within(knob.possible()) {
+            "as far as is looked; begin nearer, by --set"
+        } else {
+            "no other one can be: not known by these points"
+        })
+    }
+
+    /// Of a disk that would have to turn as none does: how fast it turns at `place`.
+    pub(super) fn impossible(&self, place: &Candidate) -> Option<String> {
+        let rpm = self.knobs.iter().position(|knob| knob.key == RPM)?;
+        let (low, high) = self.knobs[rpm].possible();
+        // A descent ends a little before the end that it goes to.
+        let is_possible = low + AT_END < place.logs[rpm] && place.logs[rpm] < high - AT_END;
+        (!is_possible).then(|| self.values(place)[rpm].1.to_string())
     }
 
     /// The part's tables at `place`, as large as the base's.
@@ -291,41 +324,10 @@ impl Base {
         for (key, value) in self.values(place) {
             put(&mut table, &key, value);
         }
-        for (key, value) in self.blocks(place) {
-            put(&mut table, key, Value::Integer(value));
+        for (key, value) in self.shaped(place) {
+            put(&mut table, key, value);
         }
         table
-    }
-
-    /// Dies, blocks and pages of as much flash as the base has, where dies are looked for. A plane
-    /// keeps blocks enough to collect: those of many dies are smaller.
-    fn blocks(&self, place: &Candidate) -> Vec<(&'static str, i64)> {
-        let (Some(before), Some(dies)) = (self.dies, place.dies) else { return Vec::new() };
-        let mut found = vec![(DIES, dies)];
-        let of = |key: &str| stated(&self.table, key);
-        let (Some(blocks), Some(pages)) = (of(BLOCKS), of(BLOCK_PAGES)) else { return found };
-        let fewer = |pages_now: i64| {
-            let of_blocks = dies * pages_now;
-            (blocks * before * pages + of_blocks - 1) / of_blocks
-        };
-        let wanted = blocks.min(BLOCKS_MIN);
-        let mut pages_now = pages;
-        if fewer(pages) < wanted {
-            let whole = self.whole();
-            pages_now = (pages * fewer(pages) / wanted / whole * whole).max(whole).min(pages);
-            found.push((BLOCK_PAGES, pages_now));
-        }
-        found.push((BLOCKS, fewer(pages_now)));
-        found
-    }
-
-    /// Pages of a block come in so many: those of each kind, and programs of several, stay whole.
-    fn whole(&self) -> i64 {
-        let kinds = ["ssd.nand.read", "ssd.nand.program"].map(|key| {
-            let kinds = find(&self.table, key).and_then(Value::as_array);
-            kinds.map_or(1, |kinds| kinds.len() as i64)
-        });
-        kinds[0].max(kinds[1]) * stated(&self.table, UNITS).unwrap_or(1)
     }
 
     /// Whether there can be such a part.
@@ -338,58 +340,9 @@ impl Base {
         sets: &[String],
         place: &Candidate,
     ) -> Result<(), Failure> {
-        let blocks = self.blocks(place).into_iter().map(|(key, value)| format!("{key}={value}"));
-        let sets = [sets, &self.sets(place), &blocks.collect::<Vec<_>>()].concat();
+        let shaped = self.shaped(place).into_iter().map(|(key, value)| format!("{key}={value}"));
+        let sets = [sets, &self.sets(place), &shaped.collect::<Vec<_>>()].concat();
         study::build_part(name, &sets, 1).map(|_| ())
-    }
-
-    /// Settings for a smaller drive that does what the one at `place` does, and is filled sooner.
-    /// Reads do not notice; collection does if there are few blocks.
-    pub(super) fn smaller(&self, place: &Candidate, overwritten: bool) -> Vec<String> {
-        let of = |key| self.shape(place, key);
-        let (Some(planes), Some(pages), Some(blocks), Some(page)) =
-            (self.planes(place), of(BLOCK_PAGES), of(BLOCKS), self.size(PAGE))
-        else {
-            return Vec::new();
-        };
-        let offered = self.mechanism.is_some();
-        let (least, most) = match (offered, overwritten) {
-            (true, _) => (BLOCKS_MIN, PAGES_OFFERED),
-            (false, true) => (BLOCKS_MIN, PAGES),
-            (false, false) => (BLOCKS_FEW, (BYTES / page) as i64),
-        };
-        let mut pages_now = pages;
-        if offered || !overwritten {
-            // Many loads, each of them long, or a part that need not collect: blocks are smaller,
-            // not only fewer.
-            let whole = self.whole();
-            pages_now = (most / (planes * least) / whole * whole).max(whole).min(pages);
-        }
-        let fewer = (most / planes.saturating_mul(pages_now).max(1)).max(least);
-        let smaller_blocks = offered && pages_now < pages;
-        if fewer >= blocks && !smaller_blocks {
-            return Vec::new();
-        }
-        let fewer = fewer.min(blocks);
-        let mut sets = vec![format!("{BLOCKS}={fewer}"), format!("{BLOCK_PAGES}={pages_now}")];
-        if let Some(erase) = find(&self.table, ERASE).filter(|_| offered) {
-            // As much for each page of the smaller blocks.
-            let share = pages_now as f64 / pages as f64;
-            sets.push(format!("{ERASE}={}", scale(erase, share)));
-        }
-        let physical = (planes * pages * blocks) as f64 * page;
-        let stated = find(&self.table, SPARE).and_then(|spare| spare.get("capacity")?.as_str());
-        match stated.and_then(bytes).filter(|capacity| *capacity < physical) {
-            _ if !overwritten => sets.push(format!("{SPARE}=\"28%\"")),
-            Some(capacity) => {
-                sets.push(format!(
-                    "{SPARE}={{ratio_percent={:.2}}}",
-                    100.0 * (physical / capacity - 1.0)
-                ));
-            }
-            None => {}
-        }
-        sets
     }
 
     /// The settings that a part at `place` is run with: those of the command line, `settings`, go
@@ -398,37 +351,9 @@ impl Base {
         &self,
         place: &Candidate,
         [sets, while_fitting]: [&[String]; 2],
-        overwritten: bool,
     ) -> Vec<String> {
-        let smaller = self.smaller(place, overwritten);
+        let smaller = self.smaller(place);
         [sets, &self.added(), &smaller, while_fitting, &self.found(place)].concat()
-    }
-
-    /// A setting for a buffer that is full sooner: nothing else of a drive that writes for long
-    /// depends on what more it holds than its programs.
-    pub(super) fn smaller_buffer(&self, place: &Candidate) -> Option<String> {
-        let kinds = find(&self.table, "ssd.nand.program").and_then(Value::as_array);
-        let pages = self.planes(place)? * kinds.map_or(1, |kinds| kinds.len() as i64);
-        let programs = (pages * self.shape(place, UNITS)?) as f64 * self.size(PAGE)?;
-        let wanted = (BUFFER_OF_PROGRAMS * programs).max(BUFFER_MIN);
-        (wanted < self.size(BUFFER)?).then(|| format!("{BUFFER}=\"{wanted}B\""))
-    }
-
-    /// A number of the part at `place`, 1 where its table is silent; `None` if it is none.
-    fn shape(&self, place: &Candidate, key: &str) -> Option<i64> {
-        let own = self.blocks(place).into_iter().find(|(own, _)| *own == key);
-        own.map_or_else(|| number(&self.table, key), |(_, value)| Some(value))
-    }
-
-    fn planes(&self, place: &Candidate) -> Option<i64> {
-        let keys = ["channels", "packages_per_channel", "dies_per_package", "planes_per_die"];
-        let mut numbers = keys.iter().map(|key| self.shape(place, &format!("ssd.geometry.{key}")));
-        numbers.try_fold(1i64, |product, number| product.checked_mul(number?))
-    }
-
-    /// Bytes that the part's table has at a key.
-    fn size(&self, key: &str) -> Option<f64> {
-        find(&self.table, key).and_then(Value::as_str).and_then(bytes)
     }
 }
 
@@ -507,6 +432,7 @@ pub(super) fn lay(table: &mut Table, over: Table) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::shape::{BLOCK_PAGES, BLOCKS};
     use super::*;
 
     #[test]
@@ -517,12 +443,42 @@ mod tests {
             let mut place = base.place();
             place.logs[knob] = factor.ln();
             let values = base.values(&place);
-            (values[knob].1.to_string(), base.is_at_limit(knob, &place))
+            (values[knob].1.to_string(), base.at_limit(knob, &place).is_some())
         };
-        assert!(!at("ssd.nand.bus", 99.0).1);
-        assert_eq!(at("ssd.nand.bus", 1e3), at("ssd.nand.bus", 100.0));
+        assert!(!at("ssd.nand.program", 99.0).1);
+        assert_eq!(at("ssd.nand.program", 1e3), at("ssd.nand.program", 100.0));
         assert_eq!(at("ssd.host.completion", 1e3), ("\"10000us\"".into(), false));
         assert_eq!(at("ssd.host.completion", 1e6), ("\"100000us\"".into(), true));
+    }
+
+    #[test]
+    fn what_no_drive_has_is_not_looked_for() {
+        let base = Base::read("tlc-3d-128", &[], &[], &[]).unwrap();
+        let mut place = base.place();
+        place.logs.fill(50f64.ln());
+        let of = |values: &[(String, Value)], key: &str| {
+            values.iter().find(|(own, _)| own == key).unwrap().1.to_string()
+        };
+        let values = base.values(&place);
+        assert_eq!(of(&values, "ssd.nand.bus"), "\"5000MB/s\"");
+        assert_eq!(of(&values, BANDWIDTH), "\"32000MB/s\"");
+        assert!(base.impossible(&place).is_none());
+        let bus = base.knobs.iter().position(|knob| knob.key == "ssd.nand.bus").unwrap();
+        assert!(base.at_limit(bus, &place).unwrap().starts_with("no other one can be"));
+        // Whoever sets more may have it.
+        let sets = ["ssd.nand.bus=\"6000MB/s\"".to_string()];
+        let values = Base::read("tlc-3d-128", &sets, &[], &[]).unwrap().values(&place);
+        assert_eq!(of(&values, "ssd.nand.bus"), "\"300000MB/s\"");
+
+        let disk = Base::read("wd-80g-5400", &[], &[], &[]).unwrap();
+        let at = |factor: f64| {
+            let mut place = disk.place();
+            place.logs[0] = factor.ln();
+            (of(&disk.values(&place), "hdd.rpm"), disk.impossible(&place))
+        };
+        assert_eq!(at(4.0 / 3.0), ("7200".into(), None));
+        assert_eq!(at(5.0), ("15000".into(), Some("15000".into())));
+        assert_eq!(at(0.1), ("3600".into(), Some("3600".into())));
     }
 
     #[test]
@@ -559,7 +515,7 @@ mod tests {
             base.check("tlc-3d-128", &[], &place).unwrap();
             // While parts are tried, none is large: each is filled.
             let mut sets = base.sets(&place);
-            sets.extend(base.smaller(&place, false));
+            sets.extend(base.smaller(&place));
             let part = study::build_part("tlc-3d-128", &sets, 1).unwrap();
             let capacity = part.device.limits().capacity.0 / (16 << 10);
             assert!((1 << 17..1 << 18).contains(&capacity), "{dies}: {capacity}");
@@ -583,8 +539,8 @@ mod tests {
         assert_eq!(base.added[2..], ["ssd.nand.read_small", &added[2]]);
         for sets in [
             base.sets(&base.place()),
-            base.smaller(&base.place(), true),
-            base.smaller(&base.place(), false),
+            Base { collects: true, ..base.clone() }.smaller(&base.place()),
+            base.smaller(&base.place()),
         ] {
             study::build_part("tlc-3d-128", &sets, 1).unwrap();
         }

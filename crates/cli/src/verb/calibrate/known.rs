@@ -192,7 +192,10 @@ pub(super) fn aside(ground: &Ground, near: &Near, best: &Best) -> Result<Vec<Bes
             let mut moved = ground.moved.clone();
             moved.remove(column);
             let centre = place.logs.clone();
-            let (trial, look, limit) = (ground.trial, Look::Short, u64::MAX);
+            let (trial, look, limit) = (ground.trial, Look::Short, ground.limit);
+            if trial.tries() >= limit {
+                return Ok(found);
+            }
             let others = Ground { trial, look, moved, centre, limit };
             let share = SHARE * known.len() as u64;
             let goal = Some(best.cost.max(REPEAT));

@@ -220,7 +220,10 @@ fn map_unit(points: &[Point], base: &Table) -> Vec<(String, Value)> {
     if small { units_of_4k(base) } else { Vec::new() }
 }
 
-/// A map unit of 4 KiB, over all planes of a die, if the page of the flash is larger.
+/// The model has no more units of a page.
+const UNITS_MAX: i64 = 64;
+
+/// A map unit of 4 KiB, over all planes of a die, if the base's is larger.
 pub(super) fn units_of_4k(base: &Table) -> Vec<(String, Value)> {
     let of = |key: &str| number(base, key);
     let page = find(base, "ssd.geometry.page").and_then(Value::as_str).and_then(bytes);
@@ -231,15 +234,17 @@ pub(super) fn units_of_4k(base: &Table) -> Vec<(String, Value)> {
         of("ssd.geometry.pages_per_block"),
         of("ssd.nand.units_per_page"),
     );
-    let (Some(page), Some(planes), Some(pages), Some(1)) = shape else { return Vec::new() };
-    if page <= unit || find(base, "ssd.nand.planes_as_one").is_some() {
+    let (Some(page), Some(planes), Some(pages), Some(own)) = shape else { return Vec::new() };
+    let of_page = (page / unit) as i64;
+    let units = planes * own * of_page;
+    let is_none = page <= unit || units > UNITS_MAX || of_page as f64 * unit != page;
+    if is_none || find(base, "ssd.nand.planes_as_one").is_some() {
         return Vec::new();
     }
-    let units = planes * (page / unit) as i64;
     let laid = [
         ("geometry.page", Value::String(MAP_UNIT.into())),
         ("geometry.planes_per_die", Value::Integer(1)),
-        ("geometry.pages_per_block", Value::Integer(pages * units)),
+        ("geometry.pages_per_block", Value::Integer(pages * planes * of_page)),
         ("nand.units_per_page", Value::Integer(units)),
         ("nand.planes_as_one", Value::Integer(planes)),
         ("nand.multi_plane", Value::String("off".into())),
@@ -433,6 +438,27 @@ mod tests {
         // The drive has no turn in the first: reads are looked at each 16 pages.
         let step = |way: usize| find(&ways[way].1, "ssd.collection.step_pages").unwrap();
         assert_eq!(step(0).as_integer(), Some(STEP_PAGES));
+    }
+
+    #[test]
+    fn a_map_of_4_kib_is_laid_over_pages_that_hold_several_units_already() {
+        let base: Table = study::part_source("samsung-980-pro-1tb").unwrap().parse().unwrap();
+        let mut laid = base.clone();
+        let units = units_of_4k(&base);
+        units.iter().for_each(|(key, value)| lay(&mut laid, nested(key, value.clone())));
+        let bytes_of = |table: &Table| {
+            let page = find(table, "ssd.geometry.page").and_then(Value::as_str).unwrap();
+            let page = bytes(page).unwrap() as i64;
+            let of = |key: &str| number(table, key).unwrap();
+            let block = page * of("ssd.geometry.pages_per_block");
+            (page * of("ssd.nand.units_per_page"), block * of("ssd.geometry.planes_per_die"))
+        };
+        // Pages of the flash of 16 KiB, in blocks of as many.
+        assert_eq!(bytes_of(&base).0, 16 << 10);
+        assert_eq!(bytes_of(&laid), bytes_of(&base));
+        assert_eq!(number(&laid, "ssd.nand.units_per_page"), Some(4));
+        let sets: Vec<String> = units.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        study::build_part("samsung-980-pro-1tb", &sets, 1).unwrap();
     }
 
     #[test]

@@ -4,7 +4,7 @@ use study::Failure;
 
 use super::super::measured::{Bench, Point};
 use super::descent::Ground;
-use super::fit::{DIES_MAX, Fit, NEARER, Way, judge, near};
+use super::fit::{DIES_MAX, Fit, NEARER, Way, judge, near, near_takes};
 use super::knobs::{Base, Candidate};
 use super::known;
 use super::mechanisms;
@@ -28,11 +28,11 @@ pub(super) fn fit(
     let mut best: Option<(Base, Best, usize)> = None;
     for mechanism in mechanisms::of(points, &base.table) {
         let (name, keys) = (mechanism.name, mechanism.knobs.len());
-        let base = base.with(mechanism);
-        let (found, run) =
-            Trial::during((bench, &base), points, settings, (tries, shown), |trial| {
-                brief(trial, dies).map(|found| (found, trial.tries()))
-            })?;
+        let base = base.with(mechanism, points);
+        let left = (tries.saturating_sub(all), shown);
+        let (found, run) = Trial::during((bench, &base), points, settings, left, |trial| {
+            brief(trial, dies, left.0).map(|found| (found, trial.tries()))
+        })?;
         all += run;
         dies = found.place.dies;
         ways.push(Way { name, keys, error: found.cost });
@@ -44,14 +44,23 @@ pub(super) fn fit(
         }
     }
     let (base, best, _) = best.ok_or_else(|| Failure::bug("no way of letting writes in"))?;
-    let mut fit = Trial::during((bench, &base), points, settings, (tries, shown), |trial| {
+    let left = tries.saturating_sub(all);
+    let mut fit = Trial::during((bench, &base), points, settings, (left, shown), |trial| {
         let moved: Vec<usize> = (0..base.knobs.len()).collect();
         let centre = base.place().logs;
-        let share = OFFERED_LAST * (moved.len() as u64 + 1);
-        let ground = Ground { trial, look: Look::Short, moved, centre, limit: tries };
+        let knobs = moved.len() as u64;
+        let share = OFFERED_LAST * (knobs + 1);
+        // What says what is known is run in any case.
+        let kept = near_takes(knobs).min(left / 4);
+        let (limit, short) = (left - kept, left - 2 * kept);
+        let mut ground = Ground { trial, look: Look::Short, moved, centre, limit: short };
         let mut best = best;
         ground.descend(0.1, share, &mut best)?;
-        let others = known::aside(&ground, &near(&ground, &best.place)?, &best)?;
+        ground.limit = limit;
+        let others = match trial.tries() < limit {
+            true => known::aside(&ground, &near(&ground, &best.place)?, &best)?,
+            false => Vec::new(),
+        };
         judge(&ground, best, others)
     })?;
     fit.tries += all;
@@ -65,8 +74,8 @@ const OFFERED_FIRST: u64 = 4;
 const OFFERED_LAST: u64 = 6;
 
 /// How near a part comes with one way of letting writes in: with `dies`, or as many as are best
-/// near those that the points ask for, and after one descent.
-fn brief(trial: &Trial, dies: Option<i64>) -> Result<Best, Failure> {
+/// near those that the points ask for, and after one descent, in `limit` parts.
+fn brief(trial: &Trial, dies: Option<i64>, limit: u64) -> Result<Best, Failure> {
     let place = trial.base.place();
     let some = dies.or_else(|| mechanisms::dies(trial.points, &trial.base.table));
     let tried = match (place.dies, some) {
@@ -78,16 +87,20 @@ fn brief(trial: &Trial, dies: Option<i64>) -> Result<Best, Failure> {
     let mut best: Option<Best> = None;
     for dies in tried {
         let place = Candidate { dies, ..place.clone() };
-        let cost = rms(&trial.residuals(&place, Look::Short)?);
-        if best.as_ref().is_none_or(|best| cost < best.cost) {
-            best = Some(Best { cost, place });
+        // Where closed loads are fitted to, too, their host's path may be the limit.
+        let limited = trial.base.limited(trial.points, &place);
+        for place in [place].into_iter().chain(limited) {
+            let cost = rms(&trial.residuals(&place, Look::Short)?);
+            if best.as_ref().is_none_or(|best| cost < best.cost) {
+                best = Some(Best { cost, place });
+            }
         }
     }
     let mut best = best.ok_or_else(|| Failure::bug("no dies to begin with"))?;
     let moved: Vec<usize> = (0..trial.base.knobs.len()).collect();
     let centre = best.place.logs.clone();
     let share = OFFERED_FIRST * (moved.len() as u64 + 1);
-    let ground = Ground { trial, look: Look::Short, moved, centre, limit: u64::MAX };
+    let ground = Ground { trial, look: Look::Short, moved, centre, limit };
     ground.descend(0.2, share, &mut best)?;
     Ok(best)
 }

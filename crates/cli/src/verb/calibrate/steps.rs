@@ -35,6 +35,9 @@ impl Steps {
     /// So many are done.
     pub(super) fn at(&self, done: u64) {
         self.bar.set_position(done);
+        if done > self.most {
+            self.bar.set_length(done);
+        }
         if let Some(last) = self.line.as_ref().filter(|last| last.get().elapsed() >= LINE_EVERY) {
             last.set(Instant::now());
             crate::warn(self.told(done, self.began.elapsed()));
@@ -42,6 +45,10 @@ impl Steps {
     }
 
     fn told(&self, done: u64, elapsed: Duration) -> String {
+        if done > self.most {
+            // What says how well all is known is run in any case.
+            return format!("{done} {}, {} more than asked for", self.what, done - self.most);
+        }
         let each = elapsed.as_secs_f64() / done.max(1) as f64;
         let left = Duration::from_secs_f64(each * self.most.saturating_sub(done) as f64);
         let (most, what) = (self.most, self.what);
@@ -63,6 +70,6 @@ mod tests {
     fn steps_say_how_long_the_rest_takes_at_most() {
         let told = |done| Steps::new("parts", 80, false).told(done, Duration::from_secs(10));
         assert_eq!(told(20), "20 of at most 80 parts, at most 30 seconds left");
-        assert_eq!(told(90), "90 of at most 80 parts, at most 0 seconds left");
+        assert_eq!(told(90), "90 parts, 10 more than asked for");
     }
 }

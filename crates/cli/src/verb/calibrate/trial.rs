@@ -100,8 +100,7 @@ impl Trial<'_> {
             return Err(Failure::machine("interrupted; nothing was written"));
         }
         let requests = self.requests(look);
-        let overwritten = self.bench.overwritten > 0;
-        let mut sets = self.base.tried(place, self.settings, overwritten);
+        let mut sets = self.base.tried(place, self.settings);
         if matches!(look, Look::Short) && self.writes {
             sets.extend(self.base.smaller_buffer(place));
         }

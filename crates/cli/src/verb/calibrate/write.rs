@@ -6,6 +6,7 @@ use study::Failure;
 use toml::{Table, Value};
 
 use super::super::measured::summary;
+use super::host_path::{PROCESS_INTERVAL, may_be_the_drive_s};
 use super::knobs::{Base, DIES};
 use super::{Calibrated, Fitting};
 
@@ -34,6 +35,14 @@ pub(super) fn name_of(path: &Path) -> String {
 }
 
 impl Calibrated {
+    /// What is to be said of what a process takes, if that was moved and may be the drive's.
+    pub(super) fn one_process(&self, base: &Base) -> Option<String> {
+        let knob = base.knobs.iter().position(|knob| knob.key == PROCESS_INTERVAL)?;
+        let (_, value) = base.values(&self.fit.place).swap_remove(knob);
+        let points = [&self.split.fitted[..], &self.split.held].concat();
+        may_be_the_drive_s(&points, &value.to_string()).filter(|_| self.fit.is_moved(knob))
+    }
+
     pub(super) fn findings(&self, from: &Fitting, base: &Base) -> Findings {
         let error = if self.held.is_empty() {
             let errors = summary(&self.split.fitted, &self.fitted);
@@ -57,11 +66,14 @@ impl Calibrated {
                 None => format!("standard error {known}"),
                 Some(_) => format!("but {known}"),
             };
+            let doubted = knob.key == PROCESS_INTERVAL && self.one_process(base).is_some();
+            let why = why + if doubted { "; or a limit of the drive" } else { "" };
             source.push((knob.key.clone(), format!("{fitted}, {why}")));
         }
         if base.dies.is_some() {
             source.push((DIES.to_string(), format!("{fitted}, {}", self.fit.of_dies())));
         }
+        source.extend(base.why_shaped(&self.fit.place));
         let mut added = base.added.clone();
         added.retain(|key| source.iter().all(|(known, _)| known != key));
         source.extend(added.into_iter().map(|key| (key, "added by blocklab calibrate".into())));
