@@ -318,11 +318,13 @@ impl Device {
     /// In tests: every request may fail.
     pub(super) fn works(&self) -> io::Result<()> {
         #[cfg(test)]
-        let fails = |left: u32| left.checked_sub(1);
-        if self.broken.load(Ordering::SeqCst)
-            || self.fails.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fails).is_ok()
         {
-            return Err(io::Error::other("broken for a test"));
+            let fails = |left: u32| left.checked_sub(1);
+            if self.broken.load(Ordering::SeqCst)
+                || self.fails.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fails).is_ok()
+            {
+                return Err(io::Error::other("broken for a test"));
+            }
         }
         Ok(())
     }
