@@ -177,18 +177,19 @@ impl Fitting {
         base.check(&self.base, &self.sets, &calibrated.fit.place)?;
         let table = base.scaled(&calibrated.fit.place);
         write::part(&self, table, calibrated.findings(&self, &base))?;
-        if self.json {
-            say(calibrated.as_json(&base, &self.out.display().to_string()));
-        } else {
-            calibrated.told(&base).iter().for_each(say);
-            say(format!("wrote {}", self.out.display()));
-            say(format!(
-                "next: blocklab compare {} --with {}",
-                self.out.display(),
-                self.from.display()
-            ));
-        }
+        self.tell(&calibrated, &base);
         Ok(u8::from(!calibrated.fits()))
+    }
+
+    fn tell(&self, calibrated: &Calibrated, base: &Base) {
+        let (out, from) = (self.out.display(), self.from.display());
+        if self.json {
+            say(calibrated.as_json(base, &out.to_string()));
+            return;
+        }
+        calibrated.told(base).iter().for_each(say);
+        say(format!("wrote {out}"));
+        say(format!("next: blocklab compare {out} --with {from}"));
     }
 }
 

@@ -338,9 +338,8 @@ impl Params {
         let pools = if rules.global { 1 } else { planes };
         let gc = self.gc.build(&gc::Context { rng: context.rng.split("gc"), pools });
         let wear = self.wear.build(&wear::Context { planes });
-        let depth = planes.saturating_mul(timing.pages_ahead());
-        let buffer = Buffer::new(&self.buffer, geometry.page_bytes(), depth);
-        let buffer = buffer.map_err(|e| e.within("buffer"))?;
+        let (page, ahead) = (geometry.page_bytes(), timing.programs_ahead(planes));
+        let buffer = Buffer::new(&self.buffer, page, ahead).map_err(|e| e.within("buffer"))?;
         let (pace, throttle) = self.admission(buffer.is_some())?;
         let host = HostPath::new(&self.host).map_err(|e| e.within("host"))?;
         let queues = HostQueues::new(&self.host).map_err(|e| e.within("host"))?;

@@ -303,14 +303,14 @@ impl Timing {
         page % self.units + 1 == self.units
     }
 
-    /// Pages of a plane that lie ready when none of its die's planes waits for another one: those
-    /// of two programs where planes program together, so that the next ones are there when one
-    /// ends; else one.
-    pub fn pages_ahead(&self) -> u32 {
+    /// Programs of so many planes with which none waits for another one: one each, and where planes
+    /// program together those of two programs, so that the next is there when one ends.
+    pub fn programs_ahead(&self, planes: u32) -> u32 {
         // Where one page of a word line programs it all, the others take no time.
         let one_shot = self.program_ns.contains(&0);
         let word_line = if one_shot { self.program_ns.len() as u32 } else { 1 };
-        if self.multi_plane == MultiPlane::Off { 1 } else { 2 * word_line * self.units }
+        let each = if self.multi_plane == MultiPlane::Off { 1 } else { 2 * word_line * self.units };
+        planes.saturating_mul(each)
     }
 
     /// The time all operations of a rebuild take one after another. A spare area crosses the bus

@@ -1,9 +1,9 @@
 //! What a drive counts, against arithmetic.
 
-use sim::{Completions, Device, Lba, Nanos, Request};
+use sim::{Completions, Device, Lba, Nanos, Request, RequestId};
 
 use crate::drive::counters;
-use crate::timing::{ONE_DIE, P, R, X, answered, fill, numbered, ssd};
+use crate::timing::{ONE_DIE, P, R, X, fill, ssd};
 
 fn submit(device: &mut dyn Device, now: Nanos, requests: &[Request]) {
     for (id, &request) in (0..).zip(requests) {
@@ -16,6 +16,23 @@ pub(crate) fn advance(device: &mut dyn Device, to: Nanos) {
     let mut out = Completions::new();
     while let Some(at) = device.next_event().filter(|&at| at <= to) {
         device.advance(at, &mut out);
+    }
+}
+
+pub(crate) fn numbered(id: u64, process: u32, request: Request) -> Request {
+    Request { id: RequestId(id), process, ..request }
+}
+
+/// Submit a request and return when it is answered.
+pub(crate) fn answered(device: &mut dyn Device, now: Nanos, request: Request) -> Nanos {
+    device.submit(now, request).unwrap();
+    let mut out = Completions::new();
+    loop {
+        let at = device.next_event().expect("it is answered");
+        device.advance(at, &mut out);
+        if out.done.iter().any(|done| done.id == request.id) {
+            return at;
+        }
     }
 }
 

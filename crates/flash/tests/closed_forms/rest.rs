@@ -3,8 +3,9 @@
 use sim::{Device, Lba, Nanos, Request, Rng};
 
 use crate::counted::advance;
+use crate::counted::{answered, numbered};
 use crate::drive::counters;
-use crate::timing::{ONE_DIE, answered, fill, numbered, ssd};
+use crate::timing::{ONE_DIE, fill, ssd};
 
 /// Between two writes: a die is idle in between, and never for the 1 ms after which it rests.
 const APART: Nanos = Nanos(800_000);

@@ -8,7 +8,7 @@ use flash::device::ssd::Params;
 use flash::ftl::mapping::MappingScheme;
 use flash::ssd::timing::MultiPlane;
 use models::registry::DeviceModel;
-use sim::{Counters, Device, Lba, Nanos, Op, Request, Rng, Stepper};
+use sim::{Completions, Counters, Device, Lba, Nanos, Op, Request, RequestId, Rng, Stepper};
 
 /// Every part as (name, table), in the order of their names.
 fn parts() -> Vec<(String, toml::Table)> {

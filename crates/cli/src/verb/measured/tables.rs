@@ -101,7 +101,6 @@ pub(super) fn may_be_thousands(rates: &[String], timed: bool) -> Option<String> 
 #[cfg(test)]
 mod tests {
     use super::super::points::of_table;
-    use super::*;
 
     const HEADER: &str = "rw,bs,iodepth,numjobs,iops,mean_us,p50_us,p99_us";
 
