@@ -430,7 +430,9 @@ mod tests {
             let found: Vec<bool> =
                 own.iter().map(|key| find(table, &format!("ssd.{key}")).is_some()).collect();
             assert_eq!((*name, &found[..]), (wanted, &has[..]));
-            let sets = find(table, "ssd").and_then(Value::as_table).unwrap();
+            let mut whole = base();
+            lay(&mut whole, table.clone());
+            let sets = find(&whole, "ssd").and_then(Value::as_table).unwrap();
             let sets: Vec<String> =
                 sets.iter().map(|(key, value)| format!("ssd.{key}={value}")).collect();
             study::build_part(BASE, &sets, 1).unwrap_or_else(|why| panic!("{name}: {why}"));
