@@ -32,6 +32,9 @@ pub enum Cause {
     Merge,
 }
 
+sim::snapshot_enum!(Kind { Read, Program, CopyBack, Erase });
+sim::snapshot_enum!(Cause { Host, Gc, Wear, Map, Merge });
+
 impl Kind {
     /// Every kind, in the order of tables indexed by `kind as usize`.
     pub const ALL: [Kind; 4] = [Kind::Read, Kind::Program, Kind::CopyBack, Kind::Erase];

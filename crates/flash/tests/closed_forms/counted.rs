@@ -1,38 +1,17 @@
 //! What a drive counts, against arithmetic.
 
-use sim::{Completions, Device, Lba, Nanos, Request, RequestId};
+use sim::{Device, Lba, Nanos, Request, Stepper};
 
 use crate::drive::counters;
 use crate::timing::{ONE_DIE, P, R, X, fill, ssd};
 
-fn submit(device: &mut dyn Device, now: Nanos, requests: &[Request]) {
-    for (id, &request) in (0..).zip(requests) {
-        device.submit(now, numbered(id, 1, request)).unwrap();
-    }
+fn stepper(rest: &str) -> Stepper<Box<dyn Device>> {
+    Stepper::new(ssd(ONE_DIE, rest))
 }
 
-/// Do what is due up to a time.
-pub(crate) fn advance(device: &mut dyn Device, to: Nanos) {
-    let mut out = Completions::new();
-    while let Some(at) = device.next_event().filter(|&at| at <= to) {
-        device.advance(at, &mut out);
-    }
-}
-
-pub(crate) fn numbered(id: u64, process: u32, request: Request) -> Request {
-    Request { id: RequestId(id), process, ..request }
-}
-
-/// Submit a request and return when it is answered.
-pub(crate) fn answered(device: &mut dyn Device, now: Nanos, request: Request) -> Nanos {
-    device.submit(now, request).unwrap();
-    let mut out = Completions::new();
-    loop {
-        let at = device.next_event().expect("it is answered");
-        device.advance(at, &mut out);
-        if out.done.iter().any(|done| done.id == request.id) {
-            return at;
-        }
+fn submit(device: &mut Stepper<Box<dyn Device>>, requests: &[Request]) {
+    for &request in requests {
+        device.submit(request).unwrap();
     }
 }
 
@@ -41,14 +20,13 @@ pub(crate) fn answered(device: &mut dyn Device, now: Nanos, request: Request) ->
 fn a_die_s_time_is_counted_once() {
     for (after, read) in [("0us", 5_000 + R), ("120us", 70_000 + 5_000 + R)] {
         let rest = format!("nand = {{ program_suspend = '5us', suspend_after = '{after}' }}");
-        let mut device = ssd(ONE_DIE, &rest);
-        fill(&mut *device);
-        submit(&mut *device, Nanos::ZERO, &[Request::write(Lba(0), 4)]);
-        let now = Nanos(X + 50_000);
-        advance(&mut *device, now);
-        answered(&mut *device, now, numbered(9, 1, Request::read(Lba(400), 4)));
-        advance(&mut *device, Nanos::from_millis(100));
-        let counted = counters(&*device);
+        let mut device = stepper(&rest);
+        fill(&mut *device.device);
+        submit(&mut device, &[Request::write(Lba(0), 4)]);
+        device.run_until(Nanos(X + 50_000));
+        device.answered(Request::read(Lba(400), 4));
+        device.run_until(Nanos::from_millis(100));
+        let counted = counters(&*device.device);
         let die = counted.units.iter().find(|unit| unit.name == "channel0.die0").unwrap();
         let busy: u64 = die.busy.iter().map(|(_, time)| time.0).sum();
         assert_eq!(busy, P + 5_000 + R, "{after}");
@@ -61,12 +39,12 @@ fn a_die_s_time_is_counted_once() {
 #[test]
 fn a_read_that_needs_no_flash_is_no_flash_read() {
     for second in [Request::read(Lba(0), 4), Request::write(Lba(0), 1)] {
-        let mut device = ssd(ONE_DIE, "");
-        fill(&mut *device);
+        let mut device = stepper("");
+        fill(&mut *device.device);
         let all = [Request::write(Lba(0), 4), second, Request::read(Lba(400), 4)];
-        submit(&mut *device, Nanos::ZERO, &all);
-        advance(&mut *device, Nanos::from_millis(100));
-        assert_eq!(counters(&*device).get("flash_reads.host"), 1, "{second:?}");
+        submit(&mut device, &all);
+        device.run_until(Nanos::from_millis(100));
+        assert_eq!(counters(&*device.device).get("flash_reads.host"), 1, "{second:?}");
     }
 }
 
@@ -74,12 +52,12 @@ fn a_read_that_needs_no_flash_is_no_flash_read() {
 #[test]
 fn a_write_counts_when_it_comes_in() {
     let rest = "buffer = { capacity = '64KiB', access = '0us', pace = { page = '10ms' } }";
-    let mut device = ssd(ONE_DIE, rest);
+    let mut device = stepper(rest);
     let writes: Vec<_> = (0..16).map(|page| Request::write(Lba(4 * page), 4)).collect();
-    submit(&mut *device, Nanos::ZERO, &writes);
+    submit(&mut device, &writes);
     for (at, pages) in [(5, 1), (25, 3), (95, 10), (1_000, 16)] {
-        advance(&mut *device, Nanos::from_millis(at));
-        let counted = counters(&*device);
+        device.run_until(Nanos::from_millis(at));
+        let counted = counters(&*device.device);
         assert_eq!(counted.get("flash_programs.host"), pages, "after {at} ms");
         assert_eq!(counted.get("host_writes"), pages, "after {at} ms");
         assert_eq!(counted.get("host_bytes_written"), pages * 2048, "after {at} ms");

@@ -5,11 +5,10 @@
 
 use std::collections::VecDeque;
 
-use sim::{Nanos, Snapshot, snapshot_fields};
+use sim::{Nanos, snapshot_enum, snapshot_fields};
 
 /// What is on a bus.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[repr(u8)]
 pub(super) enum Transfer {
     #[default]
     Nothing,
@@ -21,23 +20,7 @@ pub(super) enum Transfer {
     Foreseen,
 }
 
-impl Snapshot for Transfer {
-    fn save(&self, to: &mut sim::Saver) {
-        to.bytes(&[*self as u8]);
-    }
-    fn restore(&mut self, from: &mut sim::Loader) -> Result<(), sim::SnapshotError> {
-        *self = match from.take()? {
-            [0] => Transfer::Nothing,
-            [1] => Transfer::Out,
-            [2] => Transfer::In,
-            [3] => Transfer::Foreseen,
-            [other] => {
-                return Err(sim::SnapshotError::Damaged(format!("transfer {other} on a channel")));
-            }
-        };
-        Ok(())
-    }
-}
+snapshot_enum!(Transfer { Nothing, Out, In, Foreseen });
 
 #[derive(Clone, Default, Debug)]
 pub(super) struct Channel {

@@ -49,7 +49,6 @@ pub struct Finished {
 
 /// What a die is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[repr(u8)]
 enum State {
     #[default]
     Idle,
@@ -88,22 +87,7 @@ impl Group {
     }
 }
 
-impl sim::Snapshot for Group {
-    fn save(&self, to: &mut sim::Saver) {
-        self.head.save(to);
-        to.bytes(&[self.kind as u8, self.cause as u8]);
-        (self.array, self.bus_out).save(to);
-    }
-    fn restore(&mut self, from: &mut sim::Loader) -> Result<(), sim::SnapshotError> {
-        self.head.restore(from)?;
-        let [kind, cause] = from.take()?;
-        let damaged = || sim::SnapshotError::Damaged("a die's work is damaged".into());
-        self.kind = *Kind::ALL.get(usize::from(kind)).ok_or_else(damaged)?;
-        self.cause = *Cause::ALL.get(usize::from(cause)).ok_or_else(damaged)?;
-        self.array.restore(from)?;
-        self.bus_out.restore(from)
-    }
-}
+snapshot_fields!(Group { head, kind, cause, array, bus_out });
 
 #[derive(Clone, Default, Debug)]
 struct Die {
@@ -129,24 +113,7 @@ struct Die {
     busy: [u64; 4],
 }
 
-impl sim::Snapshot for State {
-    fn save(&self, to: &mut sim::Saver) {
-        to.bytes(&[*self as u8]);
-    }
-    fn restore(&mut self, from: &mut sim::Loader) -> Result<(), sim::SnapshotError> {
-        *self = match from.take()? {
-            [0] => State::Idle,
-            [1] => State::In,
-            [2] => State::Array,
-            [3] => State::Out,
-            [4] => State::Held,
-            [other] => {
-                return Err(sim::SnapshotError::Damaged(format!("a die is in state {other}")));
-            }
-        };
-        Ok(())
-    }
-}
+sim::snapshot_enum!(State { Idle, In, Array, Out, Held });
 
 snapshot_fields!(Die {
     state,
