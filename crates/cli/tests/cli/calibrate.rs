@@ -123,7 +123,7 @@ fn known_parameters_are_found_again() {
     // Reads say nothing of programs: the base's value stays, and is marked.
     let program = value(&answer, "ssd.nand.program");
     assert_eq!(program["not_identified"], "not known by these points");
-    assert_eq!(program["value"], "[\"0us\", \"0us\", \"715us\"]");
+    assert_eq!(program["value"], "[\"0us\", \"0us\", \"640us\"]");
 
     // The part says where it comes from, and is one that a second run does not overwrite.
     let part = std::fs::read_to_string(test.path("mine.toml")).unwrap();
