@@ -44,8 +44,8 @@
 //! # What it leaves out
 //! Errors but for retries, blocks moved because they were read too often, bad blocks, cache
 //! programs, the controller's own computing time, power. Data on its way through the controller
-//! is served from RAM. Partial page reads transfer only the sectors that were asked for. Units of
-//! one page of the flash are sensed one by one, and parity takes no room. Where the last page of a
+//! is served from RAM. Partial page reads transfer only the sectors that were asked for, or
+//! `nand.transfer_least`. Units of one page of the flash are sensed one by one, and parity takes no room. Where the last page of a
 //! word line programs it all, the earlier ones count as programmed, and durable, once they were
 //! transferred: a drive without power-loss protection would program the rest of the word line for
 //! a flush, which takes a tPROG more. A FUA write waits for all of the buffer, like a flush.
@@ -296,6 +296,11 @@ impl Params {
         if !pages.is_multiple_of(units) {
             let message = format!("expected a divisor of pages_per_block ({pages}), got {units}");
             return Err(ConfigError::new("nand.units_per_page", message));
+        }
+        let (least, page) = (self.nand.transfer_least, self.geometry.page);
+        if let Some(least) = least.filter(|&least| least.0 > page.0) {
+            let message = format!("expected at most a page ({}), got {}", page.0, least.0);
+            return Err(ConfigError::new("nand.transfer_least", message));
         }
         Ok(timing)
     }

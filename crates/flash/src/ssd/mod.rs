@@ -7,6 +7,7 @@ pub mod counted;
 pub mod event;
 pub mod geometry;
 pub mod host;
+pub mod moved;
 pub mod nand;
 pub mod oracle;
 pub mod pace;

@@ -18,6 +18,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sim::{Nanos, snapshot_fields};
 
+use super::moved::MovedForOne;
+
 /// Parameters of the throttle.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -98,11 +100,8 @@ pub struct Throttle {
     /// A page's time, and what it owes, by what the drive did beside in the windows before.
     page: u64,
     owed: u64,
-    /// Pages that were counted, and those moved for them.
-    counted: u64,
-    moved: u64,
-    /// What was done beside when the window began, and when that was.
-    moved_before: u64,
+    moved: MovedForOne,
+    /// What was read beside when the window began, and when that was.
     reads_before: u64,
     window_began: Nanos,
     /// Time owed to collection, as of `updated` while the drive catches up.
@@ -126,9 +125,7 @@ pub struct Throttle {
 snapshot_fields!(Throttle {
     page,
     owed,
-    counted,
     moved,
-    moved_before,
     reads_before,
     window_began,
     debt,
@@ -192,9 +189,7 @@ impl ThrottleParams {
             params: *self,
             page: self.page.0.0,
             owed: self.owed.0.0,
-            counted: 0,
-            moved: 0,
-            moved_before: 0,
+            moved: MovedForOne::default(),
             reads_before: 0,
             window_began: Nanos::ZERO,
             debt: 0,
@@ -235,17 +230,10 @@ impl ThrottleParams {
 impl Throttle {
     /// A window ended: what does a page cost now?
     fn count(&mut self, now: Nanos, beside: Beside) {
-        if self.given > 0 {
-            self.counted += self.given;
-            self.moved += beside.moved - self.moved_before;
-        }
-        if self.counted >= PAGES_COUNTED {
-            (self.counted, self.moved) = (self.counted / 2, self.moved / 2);
-        }
-        let moved = self.moved as f64 / self.counted.max(1) as f64;
+        self.moved.count(self.given, beside.moved, PAGES_COUNTED);
         let seconds = (now.0 - self.window_began.0) as f64 / 1e9;
         let reads = (beside.reads - self.reads_before) as f64 / seconds;
-        let factor = self.params.factor(moved, reads);
+        let factor = self.params.factor(self.moved.mean(), reads);
         let times = |time: Duration| (time.0.0 as f64 * factor).round() as u64;
         let before = self.page + self.owed;
         (self.page, self.owed) = (times(self.params.page), times(self.params.owed));
@@ -256,7 +244,7 @@ impl Throttle {
         if cost < before && self.given.saturating_mul(before) >= window - window / ALL {
             self.given = self.given.max(window / cost);
         }
-        (self.moved_before, self.reads_before) = (beside.moved, beside.reads);
+        self.reads_before = beside.reads;
         self.window_began = now;
     }
 
@@ -302,10 +290,9 @@ impl Throttle {
 
     /// A page came in.
     pub fn take(&mut self, now: Nanos, beside: Beside) {
-        if self.given == 0 && self.counted == 0 {
-            // A drive that was filled before anybody looked moved pages then.
-            (self.moved_before, self.reads_before) = (beside.moved, beside.reads);
-            self.window_began = now;
+        if self.given == 0 && self.moved.is_empty() {
+            self.moved.begin(beside.moved);
+            (self.reads_before, self.window_began) = (beside.reads, now);
         }
         self.given += 1;
         self.debt += self.owed;

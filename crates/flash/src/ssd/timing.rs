@@ -37,6 +37,10 @@ pub struct NandParams {
     pub bus: Rate,
     /// Command and address cycles on the channel before every operation.
     pub command: Duration,
+    /// A read of less transfers so much, a codeword of the ECC, which is corrected as a whole; at
+    /// most a page. Absent: as many sectors as were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfer_least: Option<Size>,
     /// Transfer the spare area too: 64 bytes for every 2 KiB of data (16 per sector).
     pub spare_on_bus: bool,
     /// Copy-back is allowed (within a plane).
@@ -110,6 +114,7 @@ impl Default for NandParams {
             erase: Duration(Nanos::from_millis(2)),
             bus: Rate(40_000_000),
             command: Duration(Nanos::ZERO),
+            transfer_least: None,
             spare_on_bus: false,
             copy_back: true,
             multi_plane: MultiPlane::Off,
@@ -147,6 +152,8 @@ pub struct Timing {
     program_ns: Vec<u64>,
     erase_ns: u64,
     command_ns: u64,
+    /// Sectors that a read transfers at least.
+    transfer_least: u32,
     /// Bus time of one sector, in picoseconds.
     sector_ps: u64,
     /// tR and tPROG in pSLC mode.
@@ -234,6 +241,7 @@ impl NandParams {
             erase_ns,
             array_ns,
             command_ns: self.command.0.0,
+            transfer_least: self.transfer_least.map_or(0, |size| (size.0.0 / SECTOR_BYTES) as u32),
             sector_ps: (u128::from(sector_bytes) * 1_000_000_000_000 / u128::from(self.bus.0))
                 as u64,
             multi_plane: self.multi_plane,
@@ -328,7 +336,8 @@ impl Timing {
     #[inline]
     pub fn phases(&self, geometry: &Geometry, op: FlashOp) -> Phases {
         // Zero sectors cross the bus for a copy-back and an erase.
-        let bus = self.bus_ns(op.sectors());
+        let least = if op.kind() == Kind::Read { self.transfer_least } else { 0 };
+        let bus = self.bus_ns(op.sectors().max(least));
         let out = if op.kind() == Kind::Read { bus } else { 0 };
         let array = match &self.array_ns {
             // Looked up, not branched on: the kinds of a busy drive come in no order.

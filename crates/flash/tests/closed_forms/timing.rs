@@ -364,6 +364,15 @@ fn a_small_part_of_a_page_is_read_sooner() {
     }
 }
 
+/// A codeword is corrected as a whole, and a whole page is what it was.
+#[test]
+fn a_read_transfers_a_codeword_at_least() {
+    for (sectors, transferred) in [(1, 2), (2, 2), (3, 3), (4, 4)] {
+        let end = full("nand.transfer_least = '1KiB'").answered(Request::read(Lba(0), sectors));
+        assert_eq!(end.0, R + transferred * X / 4, "{sectors} sectors");
+    }
+}
+
 /// Writes by Poisson arrivals into a buffer with a pace, whose flash is far quicker: the M/D/1
 /// queue whose service is the pace. (Waits spread more than responses: the tolerances are three
 /// standard errors.) All at once, one page is taken in each interval.

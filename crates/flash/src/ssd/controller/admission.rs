@@ -51,10 +51,10 @@ impl Controller {
 
     fn try_buffer(&mut self, part: &Waiting, now: Nanos) -> bool {
         let request = self.requests[part.slot as usize].request();
-        let beside = self.throttle.0.as_ref().map_or(Beside::default(), |_| self.beside());
+        let beside = self.beside();
         let buffer = self.buffer.0.as_mut().expect("there is a buffer to write to");
         let collectors = self.turns.is_collectors();
-        let pace = self.pace.0.as_mut().filter(|pace| collectors || !pace.in_turns);
+        let pace = self.pace.0.as_mut().filter(|pace| collectors || !pace.in_turns());
         let pace = pace.filter(|_| !buffer.merges(part.lpn));
         let paced = pace.as_ref().map_or(now, |pace| pace.earliest(now));
         let mut throttle = self.throttle.0.as_mut().filter(|_| !buffer.merges(part.lpn));
@@ -65,7 +65,7 @@ impl Controller {
             && buffer.offer(part.lpn, &request, Lba(part.lba), sectors) == Offer::Taken
         {
             if let Some(pace) = pace {
-                pace.take(now);
+                pace.take(now, beside.moved);
             }
             if let Some(throttle) = throttle {
                 throttle.take(now, beside);

@@ -39,7 +39,7 @@ impl Controller {
     /// Whether pages of the buffer are programmed: in the collector's turn, if they come at a pace.
     #[inline]
     pub(super) fn hosts_pages_go_on(&self) -> bool {
-        !self.turns.collectors || self.pace.0.as_ref().is_some_and(|pace| pace.in_turns)
+        !self.turns.collectors || self.pace.0.as_ref().is_some_and(Pace::in_turns)
     }
 
     /// A page of the host was planned: perhaps the last one of its turn.
