@@ -45,8 +45,10 @@
 //! Errors but for retries, blocks moved because they were read too often, bad blocks, cache
 //! programs, the controller's own computing time, power. Data on its way through the controller
 //! is served from RAM. Partial page reads transfer only the sectors that were asked for, or
-//! `nand.transfer_least`. Units of one page of the flash are sensed one by one, and parity takes no room. Where the last page of a
-//! word line programs it all, the earlier ones count as programmed, and durable, once they were
+//! `nand.transfer_least`. Units of one page of the flash are sensed one by one, but for reads of
+//! the host where `nand.planes_as_one` says that planes are, and parity takes no room. Where the
+//! last page of a word line programs it all, the earlier ones count as programmed, and durable,
+//! once they were
 //! transferred: a drive without power-loss protection would program the rest of the word line for
 //! a flush, which takes a tPROG more. A FUA write waits for all of the buffer, like a flush.
 //! Fairness: reads of the host always come first on a die, and data out before data in on a

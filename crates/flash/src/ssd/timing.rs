@@ -63,7 +63,7 @@ pub struct NandParams {
     pub units_per_page: u32,
     /// Planes of the flash that a plane of the geometry stands for: they program and erase
     /// together, a page of the flash lies over all of them, and units on different ones are
-    /// read at once. A drive whose superblocks span the planes of a die.
+    /// read at once; so are units of one page of the flash that the host wants. A drive whose superblocks span the planes of a die.
     pub planes_as_one: u32,
     /// Reads of a small part of a page, if they take another time.
     pub read_small: Option<SmallReads>,
@@ -297,6 +297,18 @@ impl Timing {
             _ => &self.read_ns,
         };
         by_type(times, page / self.units)
+    }
+
+    /// Units of a page of the flash.
+    #[inline]
+    pub fn units(&self) -> u32 {
+        self.units
+    }
+
+    /// The page of the flash that holds a unit: blocks begin with one.
+    #[inline]
+    pub fn flash_page(&self, ppn: u32) -> u32 {
+        ppn / self.units
     }
 
     /// Which of the planes that are one holds a page.

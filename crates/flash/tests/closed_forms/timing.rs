@@ -289,8 +289,10 @@ fn units_below_the_flashs_page_share_a_program_and_parity_takes_its_share() {
 #[test]
 fn units_on_different_planes_are_read_at_once() {
     let x = X as f64;
-    for (as_one, together) in [(1, R as f64 + x), (2, (R as f64 + 2.0 * x) / 2.0)] {
-        let rest = format!("nand = {{ units_per_page = 2, planes_as_one = {as_one} }}");
+    // The last: both planes, and both units that each has of a page.
+    for (units, as_one, each) in [(2, 1, 1.0), (2, 2, 2.0), (4, 2, 4.0)] {
+        let together = (R as f64 + each * x) / each;
+        let rest = format!("nand = {{ units_per_page = {units}, planes_as_one = {as_one} }}");
         let mut device = ssd(ONE_DIE, &rest);
         fill(&mut *device);
         let mut load = Load::closed(Op::Read, Pages::InOrder, &*device, 8);

@@ -258,6 +258,7 @@ impl Nand {
 
     fn dispatch(&mut self, die_index: u32, now: Nanos, events: &mut EventHeap) {
         let die = &mut self.dies[die_index as usize];
+        let hosts = !die.reads.is_empty();
         let list = if !die.reads.is_empty() {
             &mut die.reads
         } else if !die.sending.is_empty() {
@@ -280,7 +281,7 @@ impl Nand {
         let reads_at_once = self.timing.planes_as_one > 1 && op.kind() == Kind::Read;
         if self.timing.multi_plane != MultiPlane::Off || reads_at_once {
             let (geometry, timing) = (&self.geometry, &self.timing);
-            let more = gather(list, &mut self.slab, geometry, timing, slot);
+            let more = gather(list, &mut self.slab, geometry, timing, (slot, hosts));
             bus_in += more.bus_in;
             array = array.max(more.array);
         }
@@ -519,13 +520,13 @@ fn with_retries(
 
 /// Link operations of other planes behind the group's first one, oldest first; returns the sum of
 /// their bus times in and the longest array time. An operation never overtakes an older one of its
-/// plane.
+/// plane. Where planes are one, reads of the `host` share what is sensed of a page of the flash.
 fn gather(
     list: &mut List,
     slab: &mut Slab,
     geometry: &Geometry,
     timing: &Timing,
-    first: u32,
+    (first, host): (u32, bool),
 ) -> Phases {
     let (mode, ppn) = (slab[first].op.mode(), slab[first].op.ppn());
     let page = geometry.block_page(ppn).1;
@@ -535,11 +536,14 @@ fn gather(
         let within = if alone { timing.plane_within(geometry.block_page(ppn).1) } else { 0 };
         1_u64 << (u32::from(plane) * as_one + within)
     };
+    let shares = alone && host;
+    let is_sensed = |other| shares && timing.flash_page(other) == timing.flash_page(ppn);
     let mut planes_seen = plane_bit(slab[first].plane, ppn);
     let mut more = Phases { bus_in: 0, array: 0, bus_out: 0 };
     let (mut previous, mut slot, mut last) = (NIL, list.head(), first);
-    // Two rounds over the planes: further back nothing fits in practice.
-    for _ in 0..2 * geometry.planes_per_die.get() * as_one {
+    // Two rounds over the planes, or their pages: further back nothing fits in practice.
+    let each = if shares { timing.units() } else { as_one };
+    for _ in 0..2 * geometry.planes_per_die.get() * each {
         if slot == NIL {
             break;
         }
@@ -549,7 +553,7 @@ fn gather(
             || timing.multi_plane == MultiPlane::AnyPage
             || geometry.block_page(op.ppn()).1 == page;
         let fits = op.mode() == mode && same_page && !blocked;
-        if planes_seen & plane_bit == 0 && fits {
+        if fits && (planes_seen & plane_bit == 0 || is_sensed(op.ppn())) {
             list.unlink_after(slab, previous);
             slab[last].next = slot;
             last = slot;
