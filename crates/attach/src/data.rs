@@ -321,10 +321,10 @@ impl Data {
     }
 
     /// From now on know which writes the contract makes safe, whatever the device does;
-    /// `write_cache` where the host was told of a volatile one.
-    pub(crate) fn keep_contract(&mut self, write_cache: bool) {
+    /// `write_cache` where the host was told of a volatile one, blocks of `atom_bytes` are whole.
+    pub(crate) fn keep_contract(&mut self, write_cache: bool, atom_bytes: u64) {
         if let Some(log) = &mut self.log {
-            log.keep_contract(write_cache);
+            log.keep_contract(write_cache, atom_bytes);
         }
     }
 

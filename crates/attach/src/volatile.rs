@@ -41,6 +41,8 @@ impl Entry {
 #[derive(Clone, Default, Debug)]
 struct Contract {
     write_cache: bool,
+    /// What the drive writes whole or not at all: its logical block.
+    atom_bytes: u64,
     /// What each flush that is not done makes safe.
     flushes: BTreeMap<RequestId, BTreeSet<RequestId>>,
     safe: BTreeSet<RequestId>,
@@ -53,7 +55,7 @@ pub(crate) enum Fate {
     Kept,
     /// None of it is.
     Lost,
-    /// Each sector is there or not, drawn from this random number.
+    /// Each logical block is there or not, drawn from this random number.
     Torn(u64),
 }
 
@@ -111,9 +113,9 @@ impl VolatileLog {
     }
 
     /// From now on know what the host may rely on, and not what the device does; `write_cache`
-    /// where it was told of a volatile one.
-    pub(crate) fn keep_contract(&mut self, write_cache: bool) {
-        self.contract = Some(Contract { write_cache, ..Contract::default() });
+    /// where it was told of a volatile one. A write is torn between blocks of `atom_bytes`.
+    pub(crate) fn keep_contract(&mut self, write_cache: bool, atom_bytes: u64) {
+        self.contract = Some(Contract { write_cache, atom_bytes, ..Contract::default() });
     }
 
     /// The host was told that write `id` is done.
@@ -233,6 +235,7 @@ impl VolatileLog {
         fates: &[Fate],
     ) -> io::Result<()> {
         self.undo(store)?;
+        let atom = self.contract.as_ref().map_or(SECTOR_BYTES, |contract| contract.atom_bytes);
         let mut fates = fates.iter().copied();
         for entry in &self.entries {
             let fate =
@@ -241,10 +244,10 @@ impl VolatileLog {
                 Fate::Kept => store.write(entry.offset, &entry.before)?,
                 Fate::Lost => {}
                 Fate::Torn(bits) => {
-                    let sectors = entry.before.chunks(SECTOR_BYTES as usize).enumerate();
-                    for (index, sector) in sectors {
-                        if mix64(bits ^ index as u64) & 1 == 1 {
-                            store.write(entry.offset + index as u64 * SECTOR_BYTES, sector)?;
+                    let blocks = (0_u64..).zip(entry.before.chunks(atom as usize));
+                    for (index, block) in blocks {
+                        if mix64(bits ^ index) & 1 == 1 {
+                            store.write(entry.offset + index * atom, block)?;
                         }
                     }
                 }
@@ -359,7 +362,7 @@ mod tests {
     fn only_a_flush_that_came_later_makes_a_write_safe() {
         let store = Store::memory(Bytes::from_mib(1)).unwrap();
         let mut log = VolatileLog::default();
-        log.keep_contract(true);
+        log.keep_contract(true, SECTOR_BYTES);
         let id = |number| RequestId(number);
         write(&mut log, &store, 1, 0, 1);
         write(&mut log, &store, 2, 1, 2);
@@ -399,7 +402,7 @@ mod tests {
         const SECTORS: usize = 256;
         let store = Store::memory(Bytes::from_mib(1)).unwrap();
         let mut log = VolatileLog::default();
-        log.keep_contract(true);
+        log.keep_contract(true, SECTOR_BYTES);
         let bytes = SECTORS * SECTOR_BYTES as usize;
         log.before_write(&store, WriteTicket(1), 0, bytes).unwrap();
         store.write(0, &vec![1; bytes]).unwrap();
@@ -415,10 +418,27 @@ mod tests {
     }
 
     #[test]
+    fn a_write_is_not_torn_inside_a_logical_block() {
+        const BYTES: usize = 64 << 12;
+        let store = Store::memory(Bytes::from_mib(1)).unwrap();
+        let mut log = VolatileLog::default();
+        log.keep_contract(true, 4096);
+        log.before_write(&store, WriteTicket(1), 0, BYTES).unwrap();
+        store.write(0, &[1; BYTES]).unwrap();
+        log.power_cut_as(&mut &store, &[Fate::Torn(0x0123_4567_89ab_cdef)]).unwrap();
+        let mut found = vec![0; BYTES];
+        store.read(0, &mut found).unwrap();
+        let kept = found.chunks(4096).filter(|block| block.iter().all(|&byte| byte == 1)).count();
+        let lost = found.chunks(4096).filter(|block| block.iter().all(|&byte| byte == 0)).count();
+        assert_eq!(kept + lost, 64, "a block is there in part");
+        assert!(kept > 20 && lost > 20, "{kept} and {lost}");
+    }
+
+    #[test]
     fn what_a_device_without_a_cache_has_done_is_safe() {
         let store = Store::memory(Bytes::from_mib(1)).unwrap();
         let mut log = VolatileLog::default();
-        log.keep_contract(false);
+        log.keep_contract(false, SECTOR_BYTES);
         write(&mut log, &store, 1, 0, 1);
         write(&mut log, &store, 2, 1, 2);
         assert_eq!(log.at_risk().len(), 2);

@@ -2,11 +2,11 @@
 
 use config::{ConfigError, Size};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sim::{Bytes, SECTOR_BYTES};
 
 /// The table `[block]` of a part: how the drive presents itself to a host. No time depends on it.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Block {
     /// What it calls itself, at most 40 printable ASCII characters. Default: the part's title.
@@ -29,6 +29,8 @@ pub struct Block {
 /// Longest model name (NVMe and ATA) and serial number (virtio-blk, NVMe and ATA).
 const MODEL_CHARACTERS_MAX: usize = 40;
 const SERIAL_CHARACTERS_MAX: usize = 20;
+/// The table of a part that it is.
+pub(crate) const BLOCK: &str = "block";
 /// A page: no block device of Linux addresses in larger units without further options.
 const LOGICAL_BYTES_MAX: u64 = 4096;
 const PHYSICAL_BYTES_MAX: u64 = 1 << 20;

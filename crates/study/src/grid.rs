@@ -10,6 +10,7 @@ use config::{Failure, names};
 use models::registry::{DeviceModel, WorkloadModel};
 
 use crate::axis_value::AxisValue;
+use crate::block::{BLOCK, Block};
 use crate::document::Point;
 use crate::elevator;
 use crate::files::{Files, read_text};
@@ -66,6 +67,8 @@ pub(crate) struct GridPoint {
     pub(crate) repeat: u32,
     pub(crate) point: Point,
     pub(crate) part: Option<Part>,
+    /// How its device presents itself to a guest.
+    pub(crate) block: Block,
     /// The merged document the point was read from, to find places for later errors.
     pub(crate) tree: Node,
 }
@@ -167,7 +170,7 @@ pub(crate) fn points(
             })
             .collect();
         choice.reverse();
-        let (tree, part) = resolve(loaded, &base, &choice, files)?;
+        let (tree, part, block) = resolve(loaded, &base, &choice, files)?;
         let point: Point = locate::read(&tree)?;
         let params = choice.iter().map(|(axis, i)| (axis.name.clone(), axis.values[*i].0.clone()));
         let params: Vec<_> = params.collect();
@@ -186,6 +189,7 @@ pub(crate) fn points(
                 repeat,
                 point: point.clone(),
                 part: part.clone(),
+                block: block.clone(),
                 tree: tree.clone(),
             });
         }
@@ -204,7 +208,7 @@ fn resolve(
     base: &Node,
     choice: &[(&Axis, usize)],
     files: &Files,
-) -> Result<(Node, Option<Part>), Failure> {
+) -> Result<(Node, Option<Part>, Block), Failure> {
     let mut tree = base.clone();
     let (chosen, swept): (Vec<_>, Vec<_>) =
         choice.iter().partition(|(axis, _)| ["device", "workload"].contains(&axis.name.as_str()));
@@ -222,9 +226,10 @@ fn resolve(
         tree.choose(&path, axis.values[index].1.clone());
     }
     loaded.within.iter().for_each(|setting| setting.lay_over(&mut tree));
+    let block = block_of(&tree, files)?;
     let part = lay_part_under(&mut tree, files)?;
     lay_elevator_before(&mut tree)?;
-    Ok((tree, part))
+    Ok((tree, part, block))
 }
 
 /// An axis about one model says nothing of a point whose device is another one.
@@ -285,6 +290,24 @@ fn lay_elevator_before(tree: &mut Node) -> Result<(), Failure> {
     let path = ["device", "elevator", "queue_depth_max"].map(String::from);
     tree.assign(&path, room);
     Ok(())
+}
+
+/// How the device presents itself to a guest, if that is what there is: as its part says. What the
+/// parts say that it is made of is not told to anybody.
+fn block_of(tree: &Node, files: &Files) -> Result<Block, Failure> {
+    let part = |(_, table): &(String, Node)| table.get("part").map(Node::to_value);
+    let device = tree.get("travel").and_then(|_| tree.get("device"));
+    let named = device.and_then(|device| device.entries().iter().find_map(part));
+    let Some(name) = named.as_ref().and_then(|name| name.as_str()) else {
+        return Ok(Block::default());
+    };
+    // What is wrong with the part itself is told, with its place, where it is laid under.
+    let Ok(text) = part_text(name, files) else { return Ok(Block::default()) };
+    let (part, _) = parse_part(name, &text)?;
+    match part.get(BLOCK) {
+        Some(_) => locate::read_below(&part, &[BLOCK.to_string()]),
+        None => Ok(Block::default()),
+    }
 }
 
 /// Replace a device's `part = "..."` by the part's own keys, below the device's; the same in the

@@ -6,7 +6,7 @@ use config::{Failure, names};
 use models::registry::DeviceModel;
 use sim::{Device, Rng};
 
-use crate::block::Block;
+use crate::block::{BLOCK, Block};
 use crate::digest;
 use crate::elevator::{self, ELEVATOR};
 use crate::files::Files;
@@ -31,9 +31,6 @@ pub struct BuiltPart {
     /// Digest of everything the device depends on; a saved state fits a device of equal digest.
     pub digest: String,
 }
-
-/// The table of what a part tells the block layer.
-const BLOCK: &str = "block";
 
 /// The model of the device that the part `name` (a path, or the name of a shipped one) describes.
 ///

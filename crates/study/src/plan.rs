@@ -193,10 +193,12 @@ fn plan_run(
     hashes: &RefCell<KnownFiles>,
     single: bool,
 ) -> Result<PlannedRun, Failure> {
-    let GridPoint { params, repeat, point, part, tree } = grid;
+    let GridPoint { params, repeat, point, part, block, tree } = grid;
     let limits = build_device(&point, &tree, repeat)?.limits();
     let files = Files::new(&loaded.directory);
-    let setup = Setup { point: &point, repeat, limits, tree: &tree, files: &files };
+    let (of_point, of_tree) = (&point, &tree);
+    let setup =
+        Setup { point: of_point, repeat, limits, block: &block, tree: of_tree, files: &files };
     let with_cause = |failure| files.with_cause(failure);
     check_steps(&setup).map_err(with_cause)?;
     let precondition_files = hash_files(&files, hashes)?;
@@ -233,6 +235,7 @@ fn plan_run(
         repeat,
         point,
         part,
+        block,
         limits,
         digest,
         precondition_digest,
@@ -262,6 +265,10 @@ fn check_tables(setup: &Setup) -> Result<(), Failure> {
 fn check_steps(setup: &Setup) -> Result<(), Failure> {
     let &Setup { point, limits, tree, files, .. } = setup;
     check_tables(setup)?;
+    setup.block.check(limits.capacity).map_err(|error| {
+        let what = format!("block.{} of its part: {}", error.key, error.message);
+        setup.at(&["device", point.device.name()], Failure::input(what))
+    })?;
     let nothing = [
         ("requests", point.run.requests == Some(0)),
         ("time", point.run.time.is_some_and(|time| time.0 == Nanos::ZERO)),

@@ -10,6 +10,7 @@ use sim::{Device, Limits, Rng, Workload};
 use workload::fio;
 
 use crate::axis_value::AxisValue;
+use crate::block::Block;
 use crate::document::Point;
 use crate::files::Files;
 use crate::grid::Part;
@@ -33,6 +34,8 @@ pub struct PlannedRun {
     pub point: Point,
     /// The part the device was built from.
     pub part: Option<Part>,
+    /// How its device presents itself to a guest.
+    pub block: Block,
     /// What the device can take.
     pub limits: Limits,
     /// Digest of everything the outcome depends on.
@@ -52,6 +55,8 @@ pub struct Setup<'a> {
     pub repeat: u32,
     /// What the device can take.
     pub limits: Limits,
+    /// How the device presents itself to a guest.
+    pub block: &'a Block,
     pub(crate) tree: &'a Node,
     pub(crate) files: &'a Files,
 }
@@ -136,8 +141,8 @@ impl PlannedRun {
 
     /// The run as its runner sees it.
     pub(crate) fn setup<'a>(&'a self, files: &'a Files) -> Setup<'a> {
-        let &PlannedRun { ref point, repeat, limits, ref tree, .. } = self;
-        Setup { point, repeat, limits, tree, files }
+        let &PlannedRun { ref point, repeat, limits, ref block, ref tree, .. } = self;
+        Setup { point, repeat, limits, block, tree, files }
     }
 
     /// What reports this run as fio would: by job, or as one job when the workload is not fio's.

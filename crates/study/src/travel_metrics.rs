@@ -35,9 +35,21 @@ const BLOCK: [Declared; 9] = [
     ("latency_us_max", "us", "longest time of a {op} in the block layer; with record_queue"),
 ];
 
-const PLAIN: [Declared; 5] = [
+const PLAIN: [Declared; 7] = [
     ("program_s", "s", "virtual seconds of the travelled program"),
     ("sync_s", "s", "virtual seconds that it took after the program to write back what it left"),
+    (
+        PROGRAM_READ,
+        "MB/s",
+        "10^6 bytes read from the device per second of the travelled program, until its end; \
+         `read_mb_s` counts what comes after it, too, and divides by `program_s` and `sync_s`",
+    ),
+    (
+        PROGRAM_WRITE,
+        "MB/s",
+        "10^6 bytes written to the device per second of the travelled program, until its end: what \
+         is dirty then is not in it. `write_mb_s` has it, and divides by `program_s` and `sync_s`",
+    ),
     (
         "processor_share",
         "",
@@ -46,6 +58,9 @@ const PLAIN: [Declared; 5] = [
     ("block_flushes", "", "flushes that the block layer gave to the device"),
     ("guest_read_ahead_kb", "KiB", "KiB of read-ahead in the guest, read back when all was set"),
 ];
+
+const PROGRAM_READ: &str = "program_read_mb_s";
+const PROGRAM_WRITE: &str = "program_write_mb_s";
 
 /// Of runs with `[crash]`.
 const CUTS: [Declared; 10] = [
@@ -123,6 +138,14 @@ pub(crate) fn add_cuts(metrics: &mut Metrics, of: &Cuts) {
     let share = (cuts > 0).then(|| (lost + refused) as f64 / cuts as f64);
     let values = counts.map(Some).into_iter().chain([share, first_failure_s]);
     metrics.extend(CUTS.iter().map(|(name, ..)| name.to_string()).zip(values));
+}
+
+/// Add the rates of the device while the program ran, for so many seconds.
+pub(crate) fn add_rates(metrics: &mut Metrics, bytes: &[u64; 4], seconds: f64) {
+    for (name, op) in [(PROGRAM_READ, Op::Read), (PROGRAM_WRITE, Op::Write)] {
+        let rate = (seconds > 0.0).then(|| bytes[op as usize] as f64 / 1e6 / seconds);
+        metrics.insert(name.into(), rate);
+    }
 }
 
 /// Add what the block layer counted.

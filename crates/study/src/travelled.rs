@@ -20,6 +20,8 @@ pub struct Session {
     pub histograms: [Histogram; 4],
     /// Bytes, by operation.
     pub bytes: [u64; 4],
+    /// Of these, what the device was asked for until the program's end.
+    pub program_bytes: [u64; 4],
     /// The device's counters at the beginning and at the end.
     pub counters: [Counters; 2],
     /// Of the program alone.
@@ -71,6 +73,7 @@ impl Session {
         all.insert("program_s".into(), Some(self.program.as_secs_f64()));
         all.insert("sync_s".into(), Some(self.sync.as_secs_f64()));
         let program = self.program.as_secs_f64();
+        travel_metrics::add_rates(&mut all, &self.program_bytes, program);
         let share = self.processor.filter(|_| program > 0.0).map(|ns| ns.as_secs_f64() / program);
         all.insert("processor_share".into(), share);
         let read_ahead = self.settings.get("read_ahead_kb").and_then(Value::as_f64);
@@ -106,5 +109,35 @@ impl RunResult {
             failed: Some(why),
             settings: Map::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a program leaves behind is written at full speed, and nobody reads beside it.
+    #[test]
+    fn what_is_written_after_the_program_is_not_what_it_got() {
+        let session = Session {
+            histograms: Default::default(),
+            bytes: [4_000_000, 24_000_000, 0, 0],
+            program_bytes: [4_000_000, 8_000_000, 0, 0],
+            counters: Default::default(),
+            program: Nanos::from_secs(4),
+            sync: Nanos::from_secs(2),
+            processor: None,
+            block: Vec::new(),
+            numbers: Numbers::new(),
+            digest: String::new(),
+            settings: Map::new(),
+            notes: Vec::new(),
+            crash: None,
+            wall: std::time::Duration::ZERO,
+        };
+        let metrics = session.result(Program::default()).metrics;
+        assert_eq!(metrics["program_write_mb_s"], Some(2.0));
+        assert_eq!(metrics["program_read_mb_s"], Some(1.0));
+        assert_eq!(metrics["write_mb_s"], Some(4.0), "of both phases");
     }
 }

@@ -160,7 +160,7 @@ mod tests {
         log.advanced(Wall(110));
         log.advanced(Wall(150));
         let disk = Disk { device, store, at: Nanos(0), next_id: 0 };
-        let replay = Replay::new(&disk, &log, Bytes::from_mib(1), Media::Modelled).unwrap();
+        let replay = Replay::new(&disk, &log, Bytes::from_mib(1), (Media::Modelled, 512)).unwrap();
         let found = at_flushes(replay, &Progress::default()).unwrap();
         assert_eq!(found, [50, 149, 150].map(Nanos));
     }

@@ -25,7 +25,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
-use sim::{Bytes, Device, Nanos};
+use sim::{Bytes, Device, Nanos, SECTOR_BYTES};
 use study::{Block, BuiltPart, Failure, Part};
 
 use crate::request_log::RequestLog;
@@ -162,14 +162,20 @@ struct Template {
     model: String,
     elevator: Option<String>,
     part: Part,
+    block: Block,
     digest: String,
 }
 
 impl Template {
     /// The device as it comes out of the box, and the rest.
     fn of(part: BuiltPart) -> (Box<dyn Device>, Template) {
-        let BuiltPart { device, model, elevator, part, digest, .. } = part;
-        (device, Template { model, elevator, part, digest })
+        let BuiltPart { device, model, elevator, part, block, digest } = part;
+        (device, Template { model, elevator, part, block, digest })
+    }
+
+    /// What the drive writes whole or not at all: its logical block.
+    fn atom_bytes(&self) -> u64 {
+        self.block.logical_block.map_or(SECTOR_BYTES, |size| size.0.0)
     }
 
     /// As the only device of a session.
@@ -180,7 +186,7 @@ impl Template {
             model: self.model.clone(),
             elevator: self.elevator.clone(),
             part: Part { name: name.clone(), title: title.clone(), status: status.clone() },
-            block: Block::default(),
+            block: self.block.clone(),
             digest: self.digest.clone(),
         }
     }
@@ -222,7 +228,8 @@ pub fn crash(options: Options, progress: &Progress<'_>) -> Result<Sweep, Failure
         }
     };
     let (recorded, left) = record(&disk, &template, travel, progress)?;
-    let replay = || Replay::new(&disk, &recorded.log, limit, media);
+    let of_media = (media, template.atom_bytes());
+    let replay = || Replay::new(&disk, &recorded.log, limit, of_media);
     let moments = cuts.moments(&recorded, replay, progress)?;
     let acks = &recorded.acks;
     let shared = Shared { template: &template, acks, progress, media, seed, limit, wall_limit };
@@ -264,8 +271,9 @@ fn record(
     if code != 0 {
         let words = left.said.concat();
         let last = words.trim().lines().next_back().unwrap_or("it said nothing").to_string();
-        return Err(Failure::input(format!("the command ended with code {code}: {last}"))
-            .expected("a command that succeeds where no power is cut"));
+        let failure = Failure::input(format!("the command ended with code {code}: {last}"))
+            .expected("a command that succeeds where no power is cut");
+        return Err(travel::ended::with_words(failure, &left.kernel_said));
     }
     let Kept { log, acks, calls } =
         left.kept.take().ok_or_else(|| Failure::bug("the run was not kept"))?;
@@ -520,6 +528,18 @@ mod tests {
         assert!(promises("10 a\nsoon b\n").is_err_and(|why| why.message.contains("2: `soon b`")));
     }
 
+    /// Another size of its sectors makes another file system, and another journal.
+    #[test]
+    fn every_session_has_the_device_as_its_part_presents_it() {
+        let sets = ["block.logical_block=4KiB", "block.serial=A1"].map(String::from);
+        let part = study::build_part_behind(None, "tlc-3d-128", &sets, 1).unwrap();
+        let block = part.block.clone();
+        let (device, template) = Template::of(part);
+        assert_eq!((template.with(device).block, template.atom_bytes()), (block, 4096));
+        let plain = study::build_part_behind(None, "tlc-3d-128", &[], 1).unwrap();
+        assert_eq!(Template::of(plain).1.atom_bytes(), 512);
+    }
+
     /// Nobody would take the media that come after it, and the sweep would wait for ever.
     #[test]
     fn a_panic_beside_a_guest_ends_the_sweep() {
@@ -551,7 +571,7 @@ mod tests {
             wall_limit: std::time::Duration::MAX,
         };
         let recovery = Recovery::new(&travel::ended::options(), Some("true".into())).unwrap();
-        let replay = Replay::new(&disk, &log, limit, Media::Panicked).unwrap();
+        let replay = Replay::new(&disk, &log, limit, (Media::Panicked, 512)).unwrap();
         let mut checked = Checked::default();
         let why = shared.check_all(&recovery, replay, &moments, 1, &mut checked).unwrap_err();
         assert_eq!(why.kind, config::Kind::Bug, "{why}");

@@ -50,6 +50,8 @@ pub(super) struct Replay<'a> {
     pool: BufferPool,
     content: Content,
     media: Media,
+    /// What the drive writes whole or not at all.
+    atom_bytes: u64,
     line: Timeline,
     replies: Vec<Reply>,
 }
@@ -63,13 +65,13 @@ pub(super) struct Submitted {
 }
 
 impl<'a> Replay<'a> {
-    /// From the beginning of `log`, with the disk as it was then; the data may take `limit` of this
-    /// machine's disk.
+    /// From the beginning of `log`, with the disk as it was then, whose logical blocks are of
+    /// `atom_bytes`; the data may take `limit` of this machine's disk.
     pub(super) fn new(
         disk: &Disk,
         log: &'a RequestLog,
         limit: Bytes,
-        media: Media,
+        (media, atom_bytes): (Media, u64),
     ) -> Result<Replay<'a>, Failure> {
         let (device, Start { store, at, next_id }) = disk.fork(limit)?;
         let content = Content::on(&store).map_err(unreadable)?;
@@ -77,7 +79,8 @@ impl<'a> Replay<'a> {
         let mut engine = Engine::new(device, store, line, next_id);
         engine.data().keep_volatile_log();
         let (next, pool, replies) = (0, BufferPool::default(), Vec::new());
-        let mut replay = Replay { engine, log, next, pool, content, media, line, replies };
+        let mut replay =
+            Replay { engine, log, next, pool, content, media, atom_bytes, line, replies };
         if matches!(media, Media::Subsets(_) | Media::Subset(_)) {
             replay.keep_contract();
         }
@@ -87,7 +90,7 @@ impl<'a> Replay<'a> {
     /// From the first step on, know what a host may rely on.
     pub(super) fn keep_contract(&mut self) {
         let write_cache = self.engine.device().limits().write_cache;
-        self.engine.data().keep_contract(write_cache);
+        self.engine.data().keep_contract(write_cache, self.atom_bytes);
     }
 
     /// The next step, if it is not behind `until`.

@@ -436,7 +436,7 @@ fn zeroes_are_lost_as_other_writes_are() {
 #[test]
 fn by_the_contract_zeroes_are_at_risk_until_a_flush() {
     let mut bench = lazy_drive();
-    bench.engine.data().keep_contract(true);
+    bench.engine.data().keep_contract(true, sim::SECTOR_BYTES);
     let zeroes = Command::WriteZeroes { fua: false, may_discard: true };
     // What is zero already may be lost.
     bench.ask(0, zeroes, 1 << 20);

@@ -11,6 +11,12 @@ use super::{inside, plan, unwritable};
 /// The variable that names the file of promises in a guest where they are kept.
 pub const TO: &str = "BLOCKLAB_ACK_TO";
 
+/// What the helper is called in a guest.
+pub(crate) const NAME: &str = "blocklab-ack";
+/// Our own program is the guest's first process; its path may lie below what the guest has another
+/// one of, as /tmp. A promise may begin with a dash.
+const HELPER: &str = "#!/bin/sh\nexec /proc/1/exe travel-ack -- \"$*\"\n";
+
 /// Say in a guest that `text` is promised from this moment on.
 ///
 /// # Errors
@@ -34,13 +40,10 @@ pub fn acknowledge(text: &str) -> Result<(), Failure> {
 /// Give a guest whose folder is `control` the program `blocklab-ack`.
 pub(super) fn prepare(control: &Path) -> Result<(), Failure> {
     let folder = control.join(plan::HELPERS);
-    let path = folder.join("blocklab-ack");
-    // Our own program is the guest's first process. Its path may lie below what the guest has
-    // another one of, as /tmp.
-    let text = "#!/bin/sh\nexec /proc/1/exe travel-ack \"$*\"\n";
+    let path = folder.join(NAME);
     let made = std::fs::create_dir(&folder)
         .and_then(|()| std::fs::write(control.join(plan::ACKS), ""))
-        .and_then(|()| std::fs::write(&path, text))
+        .and_then(|()| std::fs::write(&path, HELPER))
         .and_then(|()| std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)));
     made.map_err(|why| unwritable(&path, &why))
 }
@@ -52,4 +55,14 @@ pub(crate) fn environment() -> [(String, String); 2] {
         (TO.into(), format!("{folder}/{}", plan::ACKS)),
         ("PATH".into(), format!("{folder}/{}:{path}", plan::HELPERS)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_may_look_like_an_option() {
+        assert!(HELPER.ends_with("travel-ack -- \"$*\"\n"), "{HELPER}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Why a guest did not come to its end.
+//! Why a guest did not come to its end, and what it and its program said.
 
 use config::{Cause, Duration};
 use sim::Nanos;
@@ -7,6 +7,9 @@ use study::Failure;
 use super::Options;
 use super::guest::Killed;
 use super::serve::End;
+
+/// So much of what a program said on stdout and on stderr is told.
+const SAID_MAX: usize = 1000;
 
 /// Why it did not: `killed` if this machine ended it, and its kernel's last `words`.
 pub(super) fn failed(
@@ -32,10 +35,34 @@ pub(super) fn failed(
         )),
         _ => match killed {
             Some(how) => return by_this_machine(how, options.memory_mib),
-            None => gone(words),
+            // Its words are the reason.
+            None => return gone(words).caused_by(Cause::GuestFailed),
         },
     };
-    failure.caused_by(Cause::GuestFailed)
+    with_words(failure, words).caused_by(Cause::GuestFailed)
+}
+
+/// With what the guest's kernel said, if anything: a file system that went read-only, or a drive
+/// that does not answer, is told there alone.
+pub(crate) fn with_words(mut failure: Failure, words: &str) -> Failure {
+    // Its last word, where the session did come to its end.
+    let told = words.lines().filter(|line| !line.starts_with("reboot: "));
+    let told: Vec<&str> = told.collect();
+    if !told.is_empty() {
+        failure.message += &format!("\nthe guest's kernel said:\n{}", told.join("\n"));
+    }
+    failure
+}
+
+/// With the end of what the program said on `stdout` and `stderr`, which nobody saw.
+pub(super) fn with_output(mut failure: Failure, [out, err]: [&str; 2]) -> Failure {
+    for (name, text) in [("stdout", out.trim_end()), ("stderr", err.trim_end())] {
+        let from = text.char_indices().rev().nth(SAID_MAX - 1).map_or(0, |(at, _)| at);
+        if !text.is_empty() {
+            failure.message += &format!("\nthe program's {name} ended with:\n{}", &text[from..]);
+        }
+    }
+    failure
 }
 
 /// Why a guest ended that this machine ended.
@@ -91,6 +118,23 @@ pub(crate) fn options() -> Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_said_is_told() {
+        let said = "EXT4-fs error (device vda): Remounting filesystem read-only";
+        for end in [End::Deadlock, End::Computes, End::Limit, End::Rebooted, End::GuestGone] {
+            let failure = failed(end, (None, said), &options());
+            assert_eq!(failure.message.matches("EXT4-fs error").count(), 1, "{failure}");
+            assert_eq!(failure.cause, Some(Cause::GuestFailed));
+        }
+        let failure = failed(End::Deadlock, (None, "reboot: System halted"), &options());
+        assert!(!failure.message.contains("said"), "{failure}");
+        let long = "x".repeat(2 * SAID_MAX);
+        let failure = with_output(failure, ["", &format!("begin {long} disk full\n")]);
+        let end = failure.message.rsplit('\n').next().unwrap();
+        assert!(end.len() == SAID_MAX && end.ends_with(" disk full"), "{failure}");
+        assert!(!failure.message.contains("stdout"), "{failure}");
+    }
 
     #[test]
     fn what_a_guest_does_to_itself_is_told_from_what_is_done_to_it() {

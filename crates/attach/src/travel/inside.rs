@@ -24,7 +24,7 @@ use super::settings::{self, Settings};
 /// Where the host's folder is mounted.
 pub(super) const CONTROL: &str = "/run/blocklab";
 /// Where the file system under test is mounted.
-pub(super) const MOUNT: &str = "/mnt";
+pub(crate) const MOUNT: &str = "/mnt";
 const TRACING: &str = "/sys/kernel/tracing";
 /// What programs are looked for in.
 pub(crate) const PATH: &str =
@@ -101,11 +101,11 @@ fn follow(findings: &mut Findings) -> Result<(), String> {
     findings.memory_kib = memory::total_kib(&read("/proc/meminfo")).unwrap_or(0);
     for disk in &plan.disks {
         set(disk)?;
+        throttle(disk)?;
         if disk.name == "vda" {
             set_more(&plan.settings)?;
         }
-        let shown = read(&format!("/sys/block/{}/queue/scheduler", disk.name));
-        findings.schedulers.push(chosen(&shown).to_string());
+        findings.schedulers.push(scheduler(&disk.name));
         findings.numbers.push(read(&format!("/sys/block/{}/dev", disk.name)).replace(':', ","));
     }
     if let Some(mkfs) = &plan.mkfs {
@@ -213,6 +213,27 @@ fn set(disk: &Disk) -> Result<(), String> {
         .try_for_each(|(key, value)| write(&format!("/sys/block/{name}/{key}"), &value))
 }
 
+/// The scheduler that throttles nothing but by itself: with it the kernel takes its throttling of
+/// writing back away, until somebody asks for it.
+const NO_THROTTLING: &str = "bfq";
+
+fn scheduler(disk: &str) -> String {
+    chosen(&read(&format!("/sys/block/{disk}/queue/scheduler"))).to_string()
+}
+
+/// Throttling of writing back as the kernel has it for a disk that turns, or one that does not: it
+/// takes its latency when the disk is registered, before it knows which.
+fn throttle(disk: &Disk) -> Result<(), String> {
+    let path = format!("/sys/block/{}/queue/wbt_lat_usec", disk.name);
+    // To say it is to ask for it.
+    let is_free = scheduler(&disk.name) == NO_THROTTLING;
+    // A kernel without throttling has nothing to read there.
+    if disk.whole_bios || is_free || read(&path).is_empty() {
+        return Ok(());
+    }
+    write(&path, "-1")
+}
+
 fn write(path: &str, value: &str) -> Result<(), String> {
     std::fs::write(path, value).map_err(|why| format!("cannot set {path} to `{value}`: {why}"))
 }
@@ -228,7 +249,12 @@ fn set_more(settings: &Settings) -> Result<(), String> {
         write("/sys/block/vda/queue/write_cache", "write through")?;
     }
     if let Some(us) = settings.wbt_us {
-        write("/sys/block/vda/queue/wbt_lat_usec", &us.to_string())?;
+        let path = "/sys/block/vda/queue/wbt_lat_usec";
+        if scheduler("vda") == NO_THROTTLING {
+            // The latency that is there already would change nothing, and stay off.
+            write(path, "0")?;
+        }
+        write(path, &us.to_string())?;
     }
     let mut memory = settings.memory.iter();
     memory.try_for_each(|(name, value)| write(&format!("/proc/sys/vm/{name}"), &value.to_string()))
@@ -237,7 +263,7 @@ fn set_more(settings: &Settings) -> Result<(), String> {
 /// The settings as the kernel has them.
 fn read_back(plan: &GuestPlan) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    found.insert("scheduler".into(), chosen(&read("/sys/block/vda/queue/scheduler")).into());
+    found.insert("scheduler".into(), scheduler("vda"));
     found.insert("cache_type".into(), read("/sys/block/vda/cache_type"));
     for name in [
         "read_ahead_kb",
@@ -248,6 +274,10 @@ fn read_back(plan: &GuestPlan) -> BTreeMap<String, String> {
         "rotational",
     ] {
         found.insert(name.into(), read(&format!("/sys/block/vda/queue/{name}")));
+    }
+    if plan.settings.wbt_us.is_none() && found["scheduler"] == NO_THROTTLING {
+        // The kernel tells the latency of what it has switched off.
+        found.insert("wbt_lat_usec".into(), "0".into());
     }
     for name in ["dirty_ratio", "dirty_bytes", "dirty_background_ratio", "dirty_background_bytes"] {
         found.insert(name.into(), read(&format!("/proc/sys/vm/{name}")));

@@ -50,6 +50,7 @@ pub use disk::{Disk, Heard};
 pub use elevator::{ElevatorReport, ShareReport};
 pub use faults::{FaultReport, Timed};
 pub use file_system::NAMES as FILE_SYSTEMS;
+pub(crate) use inside::MOUNT;
 pub(crate) use inside::PATH as PROGRAMS;
 pub use inside::init;
 pub use memory::MEMORY_MIN_MIB;
@@ -189,10 +190,14 @@ pub(crate) struct Left {
     pub(crate) outcome: Outcome,
     /// What the program wrote, and what it said on stderr; empty when that was echoed.
     pub(crate) said: [String; 2],
+    /// The last lines of the guest's kernel, which says only what is wrong.
+    pub(crate) kernel_said: String,
     /// What the guest read back of its settings.
     pub(crate) settings: std::collections::BTreeMap<String, String>,
     /// Response times and bytes by operation, of the program and of writing back what it left.
     pub(crate) device_use: ([sim::Histogram; 4], [u64; 4]),
+    /// Bytes by operation until the program's end.
+    pub(crate) program_bytes: [u64; 4],
     /// The device's counters before and after that.
     pub(crate) counters: [sim::Counters; 2],
     /// Times in the block layer by operation, where the queue was recorded.
@@ -264,6 +269,8 @@ pub(crate) fn journey(
     let wall_s = began.elapsed().as_secs_f64();
     let exports = &mut server.shared.exports;
     let findings = end.and_then(|end| found(end, control, &guest, &options, exports));
+    let findings = findings.map_err(|why| if companion.echo { why } else { unseen(why, control) });
+    let kernel_said = guest.last_words();
     drop(guest);
     server.end_phase(3);
     // Whatever became of the guest.
@@ -280,7 +287,24 @@ pub(crate) fn journey(
         host: options.host,
     };
     let (found, asked) = ((findings, latencies), (asked, wall_s));
-    Ok(left(&mut server, &origins, found, asked, (control, companion)))
+    let left = left(&mut server, &origins, found, asked, (control, companion));
+    Ok(Left { kernel_said, ..left })
+}
+
+/// A session that came to nothing, with what its program had said: a study and the crash lab echo
+/// none of it.
+fn unseen(why: Failure, control: &Path) -> Failure {
+    if why.cause != Some(config::Cause::GuestFailed) {
+        return why;
+    }
+    let [out, err] = [plan::OUTPUT, plan::COMPLAINTS].map(|name| text_in(control, name));
+    ended::with_output(why, [&out, &err])
+}
+
+/// A file of the folder with the plan, as text; empty where there is none.
+fn text_in(control: &Path, name: &str) -> String {
+    let bytes = std::fs::read(control.join(name)).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn manner(options: &Options) -> Manner {
@@ -351,18 +375,9 @@ fn left(
     (asked, wall_s): (report::Asked, f64),
     (control, companion): (&Path, &Companion),
 ) -> Left {
-    let said = |name: &str| {
-        if companion.echo {
-            return String::new();
-        }
-        let output = std::fs::read(control.join(name)).unwrap_or_default();
-        String::from_utf8_lossy(&output).into_owned()
-    };
+    let text = |name: &str| text_in(control, name);
+    let said = |name: &str| if companion.echo { String::new() } else { text(name) };
     let log = server.shared.exports[0].engine.data().requests.take();
-    let text = |name: &str| {
-        let bytes = std::fs::read(control.join(name)).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
     let kept = log.map(|log| Kept { log, acks: text(plan::ACKS), calls: text(plan::CALLS) });
     let [boot, program, sync, _] = &server.phases[0].all;
     let Findings { began_ns, ended_ns, synced_ns, .. } = findings;
@@ -379,7 +394,9 @@ fn left(
         moments,
         kept,
         said: [plan::OUTPUT, plan::COMPLAINTS].map(said),
+        kernel_said: String::new(),
         device_use: (times.clone(), *bytes),
+        program_bytes: *program.statistics.times().1,
         counters: [boot.counters.clone(), sync.counters.clone()],
         device: companion.keeps_device.then(at_rest),
         settings: findings.settings.clone(),
@@ -459,9 +476,13 @@ fn plan(devices: &[DeviceOptions], options: &Options) -> Result<GuestPlan, Failu
         None => here.display().to_string(),
     };
     let cache = |write_back| if write_back { "write back" } else { "write through" };
+    let rotational = |device: &DeviceOptions| {
+        let of_model = device.part.device.limits().rotational;
+        device.part.block.rotational.unwrap_or(of_model)
+    };
     let disks = devices.iter().zip('a'..).map(|(device, letter)| plan::Disk {
         name: format!("vd{letter}"),
-        rotational: device.part.device.limits().rotational,
+        rotational: rotational(device),
         whole_bios: device.part.elevator.is_some(),
         scheduler: options.scheduler.clone(),
         read_ahead_kib: options.read_ahead_kib,

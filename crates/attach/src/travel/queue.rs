@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use sim::{Histogram, Op};
@@ -68,12 +69,26 @@ impl<'a> Line<'a> {
 }
 
 /// A request that was queued and is not complete.
-#[derive(Clone, Copy)]
 struct Waiting {
     sequence: u64,
-    sectors: u64,
+    /// Its sectors that are not: the kernel queues a request once and completes the pieces that it
+    /// splits it into.
+    left: Vec<Range<u64>>,
     process: u32,
     queued_ns: u64,
+}
+
+impl Waiting {
+    /// The sectors of `done` are complete; whether that ends the request.
+    fn take(&mut self, done: &Range<u64>) -> bool {
+        let rest = |left: &Range<u64>| {
+            let before = left.start..left.end.min(done.start);
+            let after = left.start.max(done.end)..left.end;
+            [before, after].into_iter().filter(|piece| !piece.is_empty())
+        };
+        self.left = self.left.iter().flat_map(rest).collect();
+        self.left.is_empty()
+    }
 }
 
 /// From the queue to the end, in nanoseconds, by operation; those that ended before the program
@@ -95,6 +110,8 @@ struct Converter {
     sequence: u64,
     /// By (operation, first sector, sequence).
     waiting: BTreeMap<(u8, u64, u64), Waiting>,
+    /// Sectors of the longest request that was queued, by operation.
+    longest: [u64; 4],
     /// Of each process: its last completed request, and when.
     last: BTreeMap<u32, (u64, u64)>,
     /// When the program ended.
@@ -117,9 +134,12 @@ impl Converter {
         )?;
         match line.action {
             "Q" if line.sectors > 0 && self.waiting.len() < OUTSTANDING_MAX => {
-                let (sectors, process) = (line.sectors, line.process);
-                let waiting = Waiting { sequence, sectors, process, queued_ns: line.time_ns };
-                self.waiting.insert((operation(line) as u8, line.sector, sequence), waiting);
+                let (op, process) = (operation(line), line.process);
+                let left = vec![line.sector..line.sector.saturating_add(line.sectors)];
+                let waiting = Waiting { sequence, left, process, queued_ns: line.time_ns };
+                let longest = &mut self.longest[op as usize];
+                *longest = line.sectors.max(*longest);
+                self.waiting.insert((op as u8, line.sector, sequence), waiting);
             }
             "C" => self.complete(line),
             _ => {}
@@ -140,16 +160,19 @@ impl Converter {
         )
     }
 
-    /// Every queued request inside the completed range is complete.
+    /// Every queued request of which the completed range is the rest is complete.
     fn complete(&mut self, line: &Line<'_>) {
-        let (op, end) = (operation(line), line.sector.saturating_add(line.sectors));
-        let inside = self.waiting.range((op as u8, line.sector, 0)..(op as u8, end, 0));
-        let inside: Vec<_> = inside
-            .filter(|(key, waiting)| key.1 + waiting.sectors <= end)
-            .map(|(key, waiting)| (*key, *waiting))
-            .collect();
-        for (key, waiting) in inside {
-            self.waiting.remove(&key);
+        let op = operation(line);
+        let done = line.sector..line.sector.saturating_add(line.sectors);
+        // One that begins before the range may reach into it.
+        let from = line.sector.saturating_sub(self.longest[op as usize]);
+        let mut ended = Vec::new();
+        for (key, waiting) in self.waiting.range_mut((op as u8, from, 0)..(op as u8, done.end, 0)) {
+            if waiting.take(&done) {
+                ended.push(*key);
+            }
+        }
+        for waiting in ended.iter().filter_map(|key| self.waiting.remove(key)) {
             self.last.insert(waiting.process, (waiting.sequence, line.time_ns));
             let phase = usize::from(line.time_ns > self.ended_ns);
             let latency = &mut self.latencies.0[phase][op as usize];
@@ -214,6 +237,37 @@ pub(super) fn convert(
 mod tests {
     use super::*;
 
+    /// What has read `text`, and what it wrote.
+    fn converted(text: &str) -> (Converter, String) {
+        let mut converter = Converter { ended_ns: u64::MAX, ..Converter::default() };
+        let mut out = Vec::new();
+        for line in text.lines() {
+            converter.line(&Line::parse(line).unwrap(), &mut out).unwrap();
+        }
+        (converter, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_split_request_ends_with_its_last_piece() {
+        let text = "\
+253,0 0 1.000000000 77 Q W 0 + 2048 [fio]
+253,0 0 1.000001000 78 Q W 2048 + 8 [fio]
+253,0 0 1.000050000  0 C W 1024 + 1032 [0]
+253,0 0 1.000060000 77 Q R 0 + 8 [fio]
+253,0 0 1.000070000  0 C W 0 + 1024 [0]
+253,0 0 1.000080000 77 Q R 8 + 8 [fio]
+";
+        let (converter, out) = converted(text);
+        let writes = &converter.latencies.0[0][Op::Write as usize];
+        assert_eq!((writes.count(), writes.min(), writes.max()), (2, Some(49_000), Some(70_000)));
+        let left: Vec<_> = converter.waiting.keys().map(|key| (key.0, key.1)).collect();
+        assert_eq!(left, [(Op::Read as u8, 0), (Op::Read as u8, 8)]);
+        // What was read after the last piece may have waited for it, what came before not.
+        let notes: Vec<&str> = out.lines().filter(|line| line.contains(" m ")).collect();
+        assert_eq!(notes.len(), 1, "{out}");
+        assert!(notes[0].ends_with("N after=1 since=10000"), "{out}");
+    }
+
     #[test]
     fn the_tracers_lines_become_blkparses() {
         let text = "\
@@ -223,12 +277,7 @@ mod tests {
 253,0    0     5.000102000     0  C  RA 2048 + 16 [0]
 253,0    0     5.000103000    77  Q  WS 8 + 8 [fio]
 ";
-        let mut converter = Converter { ended_ns: u64::MAX, ..Converter::default() };
-        let mut out = Vec::new();
-        for line in text.lines() {
-            converter.line(&Line::parse(line).unwrap(), &mut out).unwrap();
-        }
-        let out = String::from_utf8(out).unwrap();
+        let (converter, out) = converted(text);
         let lines: Vec<&str> = out.lines().collect();
         assert_eq!(lines.len(), 6);
         assert_eq!(lines[0], "  253,0  0        1     5.000001000    77  Q  RA 2048 + 8 [fio]");

@@ -125,8 +125,9 @@ impl Server {
                 Backend::new(index as u32, &export.identity.serial, limits, 1, read_only, true);
             let offered =
                 |plain: Backend| if *elevator { plain.offer_submitters() } else { Ok(plain) };
+            let backend = backend.and_then(offered).map_err(broken)?;
             all.push(Disk {
-                backend: backend.and_then(offered).map_err(broken)?,
+                backend: backend.presents(&export.identity),
                 listener: listen(&guest::socket(index), token)?,
                 connection: None,
                 channel: None,

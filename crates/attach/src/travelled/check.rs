@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use study::{Amount, AxisValue, Failure, Setup, Travel, name_of};
 
 use crate::travel::file_system::{self, find_program};
-use crate::travel::{Timed, memory};
+use crate::travel::{COVERED, MOUNT, Timed, ack, memory};
 
 /// Linux refuses fewer bytes of dirty memory than two pages.
 const DIRTY_BYTES_MIN: u64 = 8192;
@@ -130,8 +130,14 @@ pub(super) fn command_line(key: &str, text: &str) -> Result<(), Failure> {
     }
     let first = text.split_whitespace().next().unwrap_or_default();
     let plain = |c: char| c.is_ascii_alphanumeric() || "+-._/".contains(c);
-    if first.is_empty() || !first.chars().all(plain) {
+    if first.is_empty() || !first.chars().all(plain) || is_of_the_guest(first) {
         return Ok(());
+    }
+    if let Some(folder) = COVERED.iter().find(|folder| Path::new(first).starts_with(folder)) {
+        return Err(Failure::input(format!(
+            "{key} begins with `{first}`, but the guest has a {folder} of its own"
+        ))
+        .expected("a program outside of it, or one that travel.setup makes on the file system"));
     }
     let known = shell(&["-c", "command -v -- \"$0\"", first]).map_err(failed)?;
     if known.status.success() {
@@ -140,6 +146,13 @@ pub(super) fn command_line(key: &str, text: &str) -> Result<(), Failure> {
     Err(Failure::input(format!("{key} begins with `{first}`, which is no program here"))
         .expected("a program of this machine: the guest has its files")
         .help(format!("install it, such as by: sudo apt-get install {first}")))
+}
+
+/// What is there in the guest alone: on the file system under test, which is the shell's folder
+/// there, or a helper of ours.
+fn is_of_the_guest(word: &str) -> bool {
+    let is_relative = word.contains('/') && !word.starts_with('/');
+    is_relative || Path::new(word).starts_with(MOUNT) || word == ack::NAME
 }
 
 #[cfg(test)]
@@ -156,6 +169,13 @@ mod tests {
         }
         let told = |text: &str| command_line("travel.setup", text).unwrap_err().to_string();
         assert!(told("no-such-program -x").contains("begins with `no-such-program`"));
+        for good in ["./run.sh", "../mnt/run.sh", "/mnt/run.sh -x", "blocklab-ack start"] {
+            assert_eq!(command_line("travel.command", good), Ok(()), "{good}");
+        }
+        for covered in ["/tmp/x.sh", "/dev/shm/x.sh", "/var/tmp/x.sh"] {
+            assert!(told(covered).contains("of its own"), "{covered}");
+        }
+        assert!(told("/mntx/run.sh").contains("no program here"));
         assert!(told("if true").contains("no shell can read travel.setup"));
     }
 

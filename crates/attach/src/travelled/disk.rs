@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
 use sim::Device;
-use study::{Failure, Setup, Travel};
+use study::{AxisValue, Failure, Setup, Travel};
 
 use crate::session::Start;
 use crate::travel::Disk;
@@ -23,15 +23,20 @@ struct Shared {
 #[derive(Default)]
 pub(super) struct Disks(Mutex<BTreeMap<String, Arc<Mutex<Shared>>>>);
 
+/// The arguments that the setup's text names. It is given no others: a disk is shared by the points
+/// that differ in those.
+pub(super) fn setup_arguments(travel: &Travel) -> impl Iterator<Item = (&String, &AxisValue)> {
+    travel.arguments.iter().filter(|(name, _)| travel.setup.contains(name.as_str()))
+}
+
 /// What a disk depends on: the device and how it came into its state, and everything that its own
 /// session is told.
 fn key(setup: &Setup, travel: &Travel) -> String {
     let point = setup.point;
-    let used = travel.arguments.iter().filter(|(name, _)| travel.setup.contains(name.as_str()));
-    let arguments: BTreeMap<_, _> = used.collect();
+    let arguments: BTreeMap<_, _> = setup_arguments(travel).collect();
     let (kind, memory) = (travel.file_system, travel.memory);
     json!({
-        "device": point.device, "precondition": point.precondition, "seed": point.study.seed,
+        "device": point.device, "block": setup.block, "precondition": point.precondition, "seed": point.study.seed,
         "repeat": setup.repeat, "file_system": kind, "mkfs_options": travel.mkfs_options,
         "mkfs_discard": travel.mkfs_discard,
         "mount_options": travel.mount_options, "setup": travel.setup, "arguments": arguments,

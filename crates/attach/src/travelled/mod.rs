@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
-use study::{Failure, Job, RunResult, Runner, Setup, Simulated};
+use study::{Block, Failure, Job, RunResult, Runner, Setup, Simulated};
 
 use crate::travel::kernel;
 
@@ -84,6 +84,9 @@ impl Runner for Travelling {
         });
         if let Some(charged) = charged {
             depends["host"] = json!(charged.costs);
+        }
+        if *setup.block != Block::default() {
+            depends["block"] = json!(setup.block);
         }
         Ok(Some(depends))
     }

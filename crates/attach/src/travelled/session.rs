@@ -5,15 +5,16 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 use sim::{Histogram, Op};
-use study::{Amount, Block, BlockUse, BuiltPart, Failure, Job, Part, Progress};
+use study::{Amount, AxisValue, BlockUse, BuiltPart, Failure, Job, Part, Progress};
 use study::{RunResult, Session, Setup, Travel, WriteCache, name_of};
 
 use crate::private_folder::PrivateFolder;
 use crate::session::{DeviceOptions, Start};
 use crate::store::Store;
+use crate::travel::ended::with_words;
 use crate::travel::{Companion, Disk, DiskReport, FaultReport, Left, Options, Settings, journey};
 
-use super::disk::Disks;
+use super::disk::{Disks, setup_arguments};
 use super::words::end_of;
 use super::{GuestBinaries, check, crashed};
 
@@ -38,7 +39,7 @@ pub(super) fn run(
             title: String::new(),
             status: String::new(),
         }),
-        block: Block::default(),
+        block: setup.block.clone(),
         digest: run.digest.clone(),
     };
     let prepare =
@@ -83,7 +84,7 @@ impl Guest<'_> {
         devices: Vec<DeviceOptions>,
     ) -> Result<(Box<dyn sim::Device>, sim::Nanos, u64), Failure> {
         let travel = self.travel;
-        let mut options = self.options("setup", &travel.setup);
+        let mut options = self.options("setup", &travel.setup, setup_arguments(travel));
         options.mkfs = travel.file_system.as_ref().map(name_of);
         options.settings.mkfs_options =
             travel.mkfs_options.split_whitespace().map(String::from).collect();
@@ -97,7 +98,7 @@ impl Guest<'_> {
     /// How the program is run.
     fn measured(&self) -> Result<Options, Failure> {
         let travel = self.travel;
-        let mut options = self.options("travel", &travel.command);
+        let mut options = self.options("travel", &travel.command, travel.arguments.iter());
         options.host = self.setup.host()?;
         options.faults = check::faults(travel)?;
         options.scheduler = travel.scheduler.as_ref().map(name_of);
@@ -119,10 +120,14 @@ impl Guest<'_> {
     }
 
     /// What both have in common; their random numbers begin with what `purpose` names.
-    fn options(&self, purpose: &str, command: &str) -> Options {
+    fn options<'a>(
+        &self,
+        purpose: &str,
+        command: &str,
+        arguments: impl Iterator<Item = (&'a String, &'a AxisValue)>,
+    ) -> Options {
         let travel = self.travel;
         let command = if command.trim().is_empty() { "true" } else { command };
-        let arguments = travel.arguments.iter();
         let command = ["/bin/sh", "-c", command].map(String::from).into();
         Options {
             memory_mib: travel.memory.0.0 >> 20,
@@ -176,7 +181,8 @@ fn succeeded(what: &str, left: &Left) -> Result<(), Failure> {
     };
     let [out, err] = &left.said;
     let said = if err.trim().is_empty() { end_of(out) } else { end_of(err) };
-    Err(Failure::input(format!("{what} ended with code {code}{hint}: {said}")))
+    let failure = Failure::input(format!("{what} ended with code {code}{hint}: {said}"));
+    Err(with_words(failure, &left.kernel_said))
 }
 
 fn measured(
@@ -213,6 +219,7 @@ fn measured(
     Ok(Session {
         histograms,
         bytes,
+        program_bytes: left.program_bytes,
         counters: left.counters,
         program: seconds(report.command_s),
         sync: seconds(report.sync_s),

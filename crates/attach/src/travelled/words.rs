@@ -8,10 +8,11 @@ const TOLD_MAX: usize = 300;
 /// What stands between two lines.
 const SEPARATOR: &str = " / ";
 
-/// What a person is told of a session that failed.
+/// What a person is told of a session that failed, in one line.
 pub(super) fn in_words(failure: &Failure) -> String {
     let expected = failure.expected.as_ref().map(|text| format!("; expected {text}"));
-    format!("{}{}", failure.message, expected.unwrap_or_default())
+    let message = failure.message.lines().collect::<Vec<_>>().join(SEPARATOR);
+    format!("{message}{}", expected.unwrap_or_default())
 }
 
 /// The last words, in one line.

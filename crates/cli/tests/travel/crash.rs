@@ -337,6 +337,21 @@ fn what_cannot_be_swept_is_refused_with_one_error() {
     refused(&["--mkfs", "ext4", "--host", "severs"], "severs");
 }
 
+/// The helper's own options are none of the program's business.
+#[test]
+fn a_promise_may_look_like_an_option() {
+    if !can_travel(&["mkfs.ext4", "e2fsck"]) {
+        return;
+    }
+    let check = "while read -r f; do case $f in --help | -5) ;; *) exit 1 ;; esac; done \
+                 < $BLOCKLAB_ACKS";
+    let args = ["--mkfs", "ext4", "--cuts", "2", "--check", check];
+    let sweep =
+        Folder::new().crash(&args, "echo x > x; sync; blocklab-ack --help; blocklab-ack -5");
+    assert_eq!(sweep.code, Some(0), "{}", sweep.stderr);
+    assert_eq!(sweep.report["acks"], 2, "{}", sweep.report);
+}
+
 #[test]
 fn a_check_that_fails_without_a_cut_and_a_command_that_fails_are_told() {
     if !can_travel(&["mkfs.ext4", "e2fsck"]) {

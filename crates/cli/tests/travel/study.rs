@@ -307,3 +307,138 @@ fn a_programs_own_numbers_are_in_the_row() {
     let failed = result["runs"][0]["failed"].as_str().unwrap();
     assert!(failed.contains("is not fio's output"), "{failed}");
 }
+
+/// What is still dirty when the program ends is written at full speed, beside nobody.
+#[test]
+fn what_is_written_after_the_program_is_not_what_it_got() {
+    if !can_travel(&["mkfs.ext2", "dd"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let travel = "command = 'dd if=/dev/zero of=f bs=1M count=16; sleep 10'\n\
+                  file_system = 'ext2'\ndirty = '90%'\ndirty_background = '80%'\n";
+    study(&folder, travel, "");
+    let (code, result, said) = run(&folder, &[]);
+    assert_eq!(code, Some(0), "{said}");
+    let metric = |name: &str| result["runs"][0]["metrics"][name].as_f64().unwrap();
+    assert_eq!(metric("program_write_mb_s"), 0.0);
+    assert!(metric("write_mb_s") > 1.0, "{}", metric("write_mb_s"));
+}
+
+/// Points that differ in what the setup does not name share a disk, so it knows nothing of that.
+#[test]
+fn a_setup_is_given_the_arguments_that_it_names_and_no_others() {
+    if !can_travel(&["mkfs.ext2"]) {
+        return;
+    }
+    let folder = Folder::new();
+    // Neither the text nor what it becomes has the second one's name in it.
+    let travel = "setup = 'echo $named > named; eval \"echo \\$h\"\"ow > other\"'\n\
+                  command = 'grep -qx $named named && ! grep -q . other && test -n $how'\n\
+                  arguments = { named = 'yes' }\nfile_system = 'ext2'\n";
+    study(&folder, travel, "[sweep]\n'travel.arguments.how' = ['a', 'b']\n");
+    let (code, result, said) = run(&folder, &[]);
+    assert_eq!(code, Some(0), "{said}: {}", result["runs"]);
+}
+
+#[test]
+fn a_command_that_setup_made_is_run() {
+    if !can_travel(&["mkfs.ext2"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let travel = "setup = \"printf '#!/bin/sh\\nexit $1' > run.sh; chmod +x run.sh\"\n\
+                  command = './run.sh 0'\nfile_system = 'ext2'\n";
+    study(&folder, travel, "[sweep]\n'travel.command' = ['./run.sh 0', '/mnt/run.sh 7']\n");
+    let (code, result, said) = run(&folder, &[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(result["runs"][0]["failed"], Value::Null);
+    let failed = result["runs"][1]["failed"].as_str().unwrap();
+    assert!(failed.starts_with("the program ended with code 7"), "{failed}");
+}
+
+/// The kernel takes the latency when a disk is registered, before it knows whether that turns.
+#[test]
+fn write_back_is_throttled_as_the_kernel_does_it_for_such_a_drive() {
+    if !can_travel(&[]) {
+        return;
+    }
+    let folder = Folder::new();
+    // 3 is what a scheduler has switched off, whatever latency is told.
+    let devices = "[devices.a.ssd]\npart = 'tlc-3d-128'\n\
+                   [devices.b.hdd]\npart = 'hdd-250g-7200-2008'\n\
+                   [travel]\narguments = { off = 'yes' }\ncommand = '''mount -t debugfs none \
+                   /sys/kernel/debug && [ $off = yes ] || \
+                   ! grep -q 3 /sys/kernel/debug/block/vda/rqos/wbt/enabled'''\n\
+                   [sweep]\n'travel.scheduler' = ['none', 'bfq']\n";
+    std::fs::write(folder.path("study.toml"), devices).unwrap();
+    let latencies = |sets: &[&str]| -> Vec<i64> {
+        let (code, result, said) = run(&folder, sets);
+        assert_eq!(code, Some(0), "{said}: {}", result["runs"]);
+        let runs = result["runs"].as_array().unwrap().iter();
+        runs.map(|run| run["settings"]["wbt_lat_usec"].as_i64().unwrap()).collect()
+    };
+    assert_eq!(latencies(&[]), [2000, 0, 75_000, 0]);
+    let asked_for = ["--set", "travel.wbt=75ms", "--set", "travel.arguments.off=no"];
+    assert_eq!(latencies(&asked_for), [75_000; 4]);
+    let asked = ["tlc-3d-128", "--sched", "none", "--", "cat", "/sys/block/vda/queue/wbt_lat_usec"];
+    assert_eq!(folder.travel(&asked).good().stdout, "2000\n");
+}
+
+/// The kernel alone tells why.
+#[test]
+fn what_the_kernel_said_is_told_of_a_point_that_fails() {
+    if !can_travel(&["mkfs.ext4"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let travel = "command = 'echo x > f; sync f'\nfile_system = 'ext4'\nlimit = '500s'\n\
+                  faults = ['error op=write']\n";
+    let sweep = "[sweep]\n'travel.command' = ['echo x > f; sync f', \
+                 'echo so far; echo x > f; sync f; sleep 1000']\n";
+    study(&folder, travel, sweep);
+    let (code, result, said) = run(&folder, &[]);
+    assert_eq!(code, Some(1), "{said}");
+    for (run, why) in [(0, "the program ended with code 1"), (1, "after 500s of virtual time")] {
+        let failed = result["runs"][run]["failed"].as_str().unwrap();
+        assert!(failed.contains(why) && failed.contains("I/O error, dev vda"), "{failed}");
+        assert_eq!(failed.contains("the program's stdout ended with: / so far"), run == 1);
+    }
+}
+
+#[test]
+fn a_guest_has_the_sectors_that_the_part_says() {
+    if !can_travel(&["mkfs.ext4", "e2fsck"]) {
+        return;
+    }
+    let folder = Folder::new();
+    let part = "[null]\nlatency = \"20us\"\ncapacity = \"64MiB\"\n[block]\n\
+                logical_block = \"4KiB\"\nrotational = true\n";
+    std::fs::write(folder.path("part.toml"), part).unwrap();
+    let is_so = "cd /sys/block/vda/queue && test $(cat logical_block_size) = 4096 && \
+                 test $(cat rotational) = 1";
+    let text = format!(
+        "[device.null]\npart = './part.toml'\n[travel]\ncommand = 'echo x > f; {is_so}'\n\
+         file_system = 'ext4'\nsetup = '{is_so}'\n"
+    );
+    std::fs::write(folder.path("study.toml"), &text).unwrap();
+    let (code, first, said) = run(&folder, &[]);
+    assert_eq!(code, Some(0), "{said}: {}", first["runs"]);
+    let crash = format!("{text}[crash]\ncuts = 2\ncheck = '{is_so}'\n");
+    std::fs::write(folder.path("study.toml"), crash).unwrap();
+    let (code, result, said) = run(&folder, &[]);
+    assert_eq!(code, Some(0), "{said}: {}", result["runs"]);
+    let args =
+        ["crash", "--part", "./part.toml", "--mkfs", "ext4", "--cuts", "2", "--check", is_so];
+    let output = folder.blocklab(&[&args[..], &["--", "sh", "-c", "echo x > f; sync"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // It is a part of what the point depends on.
+    std::fs::write(folder.path("part.toml"), part.replace("4KiB", "1KiB")).unwrap();
+    std::fs::write(folder.path("study.toml"), text).unwrap();
+    let (code, second, said) = run(&folder, &[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert_ne!(first["digest"], second["digest"]);
+    std::fs::write(folder.path("part.toml"), part.replace("4KiB", "3KiB")).unwrap();
+    let (code, _, said) = run(&folder, &[]);
+    assert!(code == Some(2) && said.contains("block.logical_block of its part: 3 KiB"), "{said}");
+}

@@ -66,7 +66,8 @@ fn plan(kernel: &'static str) -> PlannedStudy {
 
 fn results(plan: &PlannedStudy, name: &str) -> (Results, PathBuf) {
     let out = std::env::temp_dir().join(format!("blocklab-{name}-{}", std::process::id()));
-    let options = Options { out: Some(out.clone()), records: true, ..Options::default() };
+    let options =
+        Options { out: Some(out.clone()), records: !plan.travels(), ..Options::default() };
     (run(plan, &options, &Watch::new(plan)).unwrap(), out)
 }
 
@@ -128,4 +129,42 @@ fn what_a_runner_refuses_is_known_before_the_first_run() {
     let large = STUDY.replace("1MiB", "2MiB");
     let refused = PlannedStudy::parse_for(Box::new(Fixed { kernel: "6.1" }), "fixed", &large);
     assert_eq!(refused.unwrap_err().message, "too large for the guest");
+}
+
+/// Of crash/file-systems: one file system loses every cut, the others none.
+#[derive(Debug)]
+struct Loses(&'static str);
+
+impl Runner for Loses {
+    fn plan(&self, _: &Setup) -> Result<Option<Value>, Failure> {
+        Ok(None)
+    }
+
+    fn run(&self, job: Job) -> Result<RunResult, Failure> {
+        let kind = study::name_of(&job.run.point.travel.as_ref().unwrap().file_system);
+        let lost = f64::from(u8::from(kind == self.0));
+        let repaired = f64::from(u8::from(kind == "ext2"));
+        let metrics = [("crash_lost_share", lost), ("crash_repaired", repaired)];
+        Ok(RunResult {
+            metrics: metrics.map(|(name, value)| (name.to_string(), Some(value))).into(),
+            result_digest: kind,
+            notes: Vec::new(),
+            tables: Tables::default(),
+            failed: None,
+            settings: serde_json::Map::new(),
+        })
+    }
+}
+
+#[test]
+fn what_is_said_of_file_systems_with_a_journal_is_said_of_each() {
+    for (loses, holds) in
+        [("none", true), ("ext3", false), ("ext4", false), ("xfs", false), ("btrfs", false)]
+    {
+        let runner = Box::new(Loses(loses));
+        let plan = PlannedStudy::read_for(runner, "crash/file-systems", &[]).unwrap();
+        let (results, out) = results(&plan, &format!("loses-{loses}"));
+        std::fs::remove_dir_all(&out).unwrap();
+        assert_eq!(results.as_expected(), holds, "{loses}: {:?}", results.expectations);
+    }
 }
