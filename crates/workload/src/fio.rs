@@ -23,9 +23,10 @@
 //! notation holds (`4k` is 4096 bytes, a bare time counts seconds).
 //!
 //! # What it leaves out
-//! Files: all jobs address one device. CPU time, page cache and data. fsync waits for the job's
-//! queue to drain, as fio's libaio and sync engines do. The random map needs a single block size;
-//! with several, blocks may repeat. fio's own random numbers: only the laws are the same.
+//! Files: all jobs address one device. CPU time, page cache and data. What an engine waits for is
+//! modelled, no more of it: libaio for each flush and trim, `io_uring` for each trim. The random
+//! map needs a single block size; with several, blocks may repeat. fio's own random numbers: only
+//! the laws are the same.
 //!
 //! # Validated against
 //! Chi-square and sigma bounds on every distribution, exact issue times of rates and think times,

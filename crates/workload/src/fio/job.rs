@@ -43,6 +43,8 @@ pub(super) struct Job {
     issued: u64,
     number_ios: u64,
     stop_at: Nanos,
+    /// A trim is in flight that the engine waits for.
+    trimming: bool,
     /// The job waits for its writes.
     waits: bool,
     priority: Priority,
@@ -93,6 +95,7 @@ impl Job {
             issued: 0,
             number_ios,
             stop_at: Nanos::MAX,
+            trimming: false,
             waits: o.direct || o.fua,
             priority: o.priority(),
             rates: Rates::new(plan),
@@ -152,16 +155,17 @@ impl Job {
     #[inline]
     pub(super) fn complete(&mut self, op: Op) {
         self.in_flight -= 1;
-        if let Some(gate) = &mut self.gate
-            && op != Op::Flush
-        {
-            gate.complete();
+        if op == Op::Discard {
+            self.trimming = false;
+        }
+        if let Some(gate) = &mut self.gate {
+            if op == Op::Flush { gate.flushed() } else { gate.complete() }
         }
     }
 
     #[inline]
     pub(super) fn poll(&mut self, now: Nanos) -> Poll {
-        if self.in_flight >= self.depth {
+        if self.in_flight >= self.depth || self.trimming {
             return Poll::Blocked;
         }
         if self.issued_sectors >= self.plan.total
@@ -191,8 +195,9 @@ impl Job {
         if let Some(rates) = &mut self.rates {
             rates.book(now, direction, length);
         }
+        self.trimming = direction == TRIM && self.plan.options.trims_wait;
         if let Some(gate) = &mut self.gate {
-            gate.issue(direction);
+            gate.issue(direction, self.trimming);
         }
         let lba = Lba(self.plan.first + start);
         let mut request = Request::new(OPS[direction], lba, length as u32);

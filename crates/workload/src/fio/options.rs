@@ -2,6 +2,7 @@
 
 use sim::{Nanos, Priority, PriorityClass};
 
+use super::engine::Flushes;
 use super::value::{Extent, Value};
 use crate::distribution::Distribution;
 
@@ -68,6 +69,9 @@ pub struct Options {
     /// fio's usual `io_submit_mode`: who waits for a rate does so with nothing in flight. A study's
     /// own table has its requests submitted when their time has come.
     pub(super) inline: bool,
+    /// The engine waits for a trim before it goes on.
+    pub(super) trims_wait: bool,
+    pub(super) flushes: Flushes,
     pub(super) numjobs: u64,
     pub(super) size: Option<Extent>,
     pub(super) offset: Extent,
@@ -114,6 +118,8 @@ impl Default for Options {
             iodepth: 1,
             ioengine: None,
             inline: false,
+            trims_wait: false,
+            flushes: Flushes::Drain,
             numjobs: 1,
             size: None,
             offset: Extent::Bytes(0),

@@ -82,7 +82,8 @@ pub fn parse_job_file(name: &str, text: &str) -> Result<JobFile, JobFileError> {
             reader.note(entry, &mut noted, &mut file.notes)?;
         }
         let own = section.entries.iter().map(owned);
-        if section.name == "global" {
+        // As in fio, which looks at six letters of the name.
+        if section.name.starts_with("global") {
             file.global.extend(own);
             // Values are checked here too, so that a fault is reported even before any job.
             let mut options = Options::of_file();
@@ -102,6 +103,7 @@ pub fn parse_job_file(name: &str, text: &str) -> Result<JobFile, JobFileError> {
             let units = found.filter(|_| is_usual).and_then(decimal).unwrap_or_default();
             reader.error(line, 1, format!("job \"{}\": {message}{units}", section.name))
         })?;
+        engine::set_waits(&mut options);
         file.notes.extend(engine::limit_depth(section.name, &mut options));
         file.jobs.push(JobSpec { name: section.name.into(), options, given });
     }
@@ -264,10 +266,7 @@ impl<'a> Reader<'a> {
 /// What a size of `4KiB` is, whose name is that of another number everywhere else.
 fn decimal(entry: &Entry) -> Option<String> {
     let mut sizes = entry.value?.split([',', '-', ':', '/']).map(str::trim);
-    let size = sizes.find(|size| {
-        let lower = size.to_ascii_lowercase();
-        lower.ends_with("ki") || lower.ends_with("kib")
-    })?;
+    let size = sizes.find(|size| size.to_ascii_lowercase().ends_with("kib"))?;
     let number = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let value = Value { text: Some(size), dialect: Dialect::Job { kb_base: 1024 } };
     let bytes = value.bytes().ok()?;

@@ -104,6 +104,15 @@ fn a_wrong_file_names_line_value_and_cure() {
 }
 
 #[test]
+fn a_section_whose_name_begins_with_global_is_global() {
+    let text = "[global-read]\nbs=64k\n[j]\nrw=read\nnumber_ios=3\n";
+    let file = parse_job_file("x", text).unwrap();
+    let [job] = &file.jobs[..] else { panic!("one job, got {}", file.jobs.len()) };
+    assert_eq!((job.name.as_str(), &job.options.bs[READ]), ("j", &BlockSize::Fixed(65536)));
+    assert_eq!(parse_job_file("x", "[my-global]\nrw=read").unwrap().jobs.len(), 1);
+}
+
+#[test]
 fn kb_base_holds_for_the_whole_job_wherever_it_stands() {
     let file = parse_job_file("x", "[a]\nsize=4k\nkb_base=1000\n").unwrap();
     assert_eq!(file.jobs[0].options.size, Some(Extent::Bytes(4000)));
