@@ -49,6 +49,7 @@ mod recorder;
 mod run;
 mod shape;
 mod slips;
+mod stride;
 mod value;
 
 use std::collections::BTreeMap;
@@ -185,6 +186,14 @@ params! {
     startdelay,
     /// Measure only after so long.
     ramp_time,
+    /// none or strided: go on in the next zone when `zonesize` bytes of one are done.
+    zonemode,
+    /// Size of a zone, usually `zonesize`.
+    zonerange,
+    /// How much is done in a zone; given, it means `zonemode = "strided"`.
+    zonesize,
+    /// What lies between two zones.
+    zoneskip,
     /// read, write, trim, randread, randwrite, randtrim, rw, randrw, trimwrite, randtrimwrite.
     rw,
     /// sequential or identical: what `rw = "randread:8"` does between two random places.

@@ -77,6 +77,11 @@ pub struct Options {
     pub(super) offset: Extent,
     pub(super) offset_increment: Extent,
     pub(super) io_size: Option<Extent>,
+    /// `zonemode`, if given: strided or none.
+    pub(super) strided: Option<bool>,
+    pub(super) zonesize: u64,
+    pub(super) zonerange: u64,
+    pub(super) zoneskip: u64,
     pub(super) rwmixread: u64,
     pub(super) distribution: Distribution,
     pub(super) zoned_abs: bool,
@@ -125,6 +130,10 @@ impl Default for Options {
             offset: Extent::Bytes(0),
             offset_increment: Extent::Bytes(0),
             io_size: None,
+            strided: None,
+            zonesize: 0,
+            zonerange: 0,
+            zoneskip: 0,
             rwmixread: 50,
             distribution: Distribution::Uniform,
             zoned_abs: false,
@@ -200,6 +209,15 @@ impl Options {
             if odd {
                 let message = "block sizes are multiples of 512 bytes on a block device";
                 return Err(("bs", message.into()));
+            }
+        }
+        if self.strided == Some(true) && self.zonesize == 0 {
+            return Err(("zonemode", "zonemode=strided needs a zonesize".into()));
+        }
+        let zones = [self.zonesize, self.zonerange, self.zoneskip];
+        for (key, size) in ["zonesize", "zonerange", "zoneskip"].into_iter().zip(zones) {
+            if size % 512 != 0 {
+                return Err((key, format!("expected a multiple of 512 bytes, got {size}")));
             }
         }
         if self.ba.iter().flatten().any(|ba| ba % 512 != 0) {

@@ -192,12 +192,6 @@ impl<'a> Reader<'a> {
             let message = "include is not supported: paste the included file here";
             return Err(self.error(line, 1, message));
         }
-        if value.is_some_and(|v| v.contains("${") || v.starts_with('(') || v.contains('$')) {
-            let message = format!(
-                "variables and expressions are not supported: write the value of \"{key}\" out"
-            );
-            return Err(self.error(line, 1, message));
-        }
         Ok(Entry { key, value, line })
     }
 
@@ -216,22 +210,33 @@ impl<'a> Reader<'a> {
             let message = format!("unknown key \"{}\"; {hint}", entry.key);
             return Err(self.error(entry.line, 1, message));
         };
-        match key.standing {
-            Standing::Honoured(_) => Ok(()),
+        // fio's own values of keys without effect have them, too.
+        if key.standing.setter().is_some()
+            && entry.value.is_some_and(|value| value.starts_with('(') || value.contains('$'))
+        {
+            let message = format!(
+                "variables and expressions are not supported: write the value of \"{}\" out",
+                entry.key
+            );
+            return Err(self.error(entry.line, 1, message));
+        }
+        let (effect, why) = match key.standing {
+            Standing::Honoured(_) => return Ok(()),
+            Standing::Refused(_) if entry.value.is_some_and(|v| keys::is_usual(entry.key, v)) => {
+                ("has no effect", "with this value it asks for nothing")
+            }
             Standing::Refused(advice) => {
                 let message = format!("the key \"{}\" is not supported: {advice}", entry.key);
-                Err(self.error(entry.line, 1, message))
+                return Err(self.error(entry.line, 1, message));
             }
-            Standing::Harmless(why) | Standing::InPart(_, why) => {
-                if noted.insert(key_name(key.names, entry.key)) {
-                    let part = matches!(key.standing, Standing::InPart(..));
-                    let effect = if part { "counts in part" } else { "has no effect" };
-                    let place = format!("{}:{}: {}", self.name, entry.line, entry.key);
-                    notes.push(format!("{place} {effect}: {why}"));
-                }
-                Ok(())
-            }
+            Standing::Harmless(why) => ("has no effect", why),
+            Standing::InPart(_, why) => ("counts in part", why),
+        };
+        if noted.insert(key_name(key.names, entry.key)) {
+            let place = format!("{}:{}: {}", self.name, entry.line, entry.key);
+            notes.push(format!("{place} {effect}: {why}"));
         }
+        Ok(())
     }
 
     fn apply(&self, options: &mut Options, entries: &[Entry]) -> Result<(), JobFileError> {

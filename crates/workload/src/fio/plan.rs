@@ -181,6 +181,16 @@ fn resolve(
         );
         return Err(ConfigError::new("size", message));
     }
+    let zone = super::stride::range(o) * SECTOR_BYTES;
+    if zone > size || (zone > 0 && zone < smallest) {
+        let message = format!(
+            "expected a zone of at least one block of {} and at most the region of {}, got {}",
+            sim::Bytes(smallest),
+            sim::Bytes(size),
+            sim::Bytes(zone)
+        );
+        return Err(ConfigError::new("zonerange", message));
+    }
     Ok(Resolved {
         name: spec.name.clone(),
         options: o.clone(),
