@@ -63,7 +63,7 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
         let mut probe = (&mut recorder, (&mut backlog, &mut jobs));
         workload.go_on(&mut observed, start, stop, &mut probe)
     } else {
-        let mut probe = (&mut recorder, (&mut backlog, (&mut jobs, spools)));
+        let mut probe = (&mut recorder, (&mut backlog, (&mut jobs, &mut *spools)));
         workload.go_on(&mut observed, start, stop, &mut probe)
     };
     let outcome = outcome.map_err(|error| run_failure(run, &error))?;
@@ -86,7 +86,9 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
         "metrics": metrics::digested(&metrics), "counters": total.counts,
     }));
     // The digest has every completion already.
-    jobs.add(&mut metrics, &workload.at_work(), outcome.end);
+    let at_work = workload.at_work();
+    jobs.add(&mut metrics, &at_work, outcome.end);
+    spools.ended(&at_work, outcome.end);
     metrics::add_wall(&mut metrics, outcome.requests, wall);
     let mut notes = workload.notes();
     if outcome.in_flight_ns != outcome.response_ns {

@@ -84,6 +84,13 @@ impl Spools {
         self.records.is_none() && self.perfetto.is_none() && self.fio.is_none()
     }
 
+    /// The run ended at `end`; when each of its jobs was at work is what fio's rates are of.
+    pub(crate) fn ended(&mut self, at_work: &[(Nanos, Nanos)], end: Nanos) {
+        if let Some((fio, ..)) = &mut self.fio {
+            fio.ended(at_work, end);
+        }
+    }
+
     /// Write what is left; returns what a reader must know.
     pub(crate) fn finish(self) -> io::Result<Option<String>> {
         if let Some(records) = self.records {

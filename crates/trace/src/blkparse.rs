@@ -410,7 +410,9 @@ impl Writer for Print {
             fua: true,
             process: true,
             response: false,
+            needs_response: false,
             device: true,
+            numbers_devices: false,
         }
     }
 

@@ -253,6 +253,19 @@ impl<'a> Cursor<'a> {
         })
     }
 
+    /// A sector address, `,`, a number of sectors and `stop`.
+    #[inline]
+    pub(crate) fn sectors_to(&mut self, stop: u8) -> Field<(u64, u32)> {
+        let at = self.at;
+        let sector = self.number_to(b',', SECTOR)?;
+        if sector >= SECTOR_END {
+            return self.fault(at, SECTOR);
+        }
+        let at = self.at;
+        let count = self.number_to(stop, SECTORS)?;
+        u32::try_from(count).map_or_else(|_| self.fault(at, SECTORS), |count| Ok((sector, count)))
+    }
+
     /// A sector address, up to the next blank.
     #[inline]
     pub(crate) fn sector(&mut self) -> Field<u64> {

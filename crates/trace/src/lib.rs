@@ -46,7 +46,7 @@ pub use input::Input;
 pub use locality::{Locality, LocalityMeter};
 pub use queue_events::{QueueAction, QueueEvent, queue_events};
 pub use summary::{Summary, SummaryMeter};
-pub use write::{Carries, Writer};
+pub use write::{Carries, DeviceNumbers, Writer};
 
 sim::registry! {
     /// A trace format. Of formats that recognise a trace with equal certainty, the first wins.
@@ -63,6 +63,8 @@ sim::registry! {
         Vscsi = "vscsi" => vscsi,
         Arc = "arc" => arc,
         Wiscsee = "wiscsee" => wiscsee,
+        Tencent = "tencent" => tencent,
+        Fiu = "fiu" => fiu,
     }
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct Columns {
 
 impl Writer for Columns {
     fn carries(&self) -> Carries {
-        Carries { time_ns: Some(1), device: true, ..Carries::NOTHING }
+        Carries { time_ns: Some(1), device: true, numbers_devices: true, ..Carries::NOTHING }
     }
 
     fn record(&mut self, record: &Record, _: Option<&str>, out: &mut Vec<u8>) {

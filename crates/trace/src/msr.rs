@@ -11,7 +11,8 @@
 //! None.
 //!
 //! # What it leaves out
-//! The host name: the device is the disk number.
+//! The host name: the device is the disk number. A response of 0 is none: of a format without
+//! responses that is what is written.
 //!
 //! # Validated against
 //! The published column description; hand-made lines.
@@ -64,7 +65,10 @@ impl LineParser for Msr {
         let response = line.ticks_at_end(TICK_NS, "a response time in ticks of 100 ns")?;
         let before = sink.out.len();
         sink.push_io(time, disk, op, extent);
-        sink.respond(before, response);
+        // No drive answers within a tick: whoever wrote this had no response.
+        if response > 0 {
+            sink.respond(before, response);
+        }
         Ok(())
     }
 
@@ -77,7 +81,14 @@ struct Print;
 
 impl Writer for Print {
     fn carries(&self) -> Carries {
-        Carries { time_ns: Some(TICK_NS), device: true, response: true, ..Carries::NOTHING }
+        Carries {
+            time_ns: Some(TICK_NS),
+            device: true,
+            numbers_devices: true,
+            response: true,
+            needs_response: true,
+            ..Carries::NOTHING
+        }
     }
 
     fn record(&mut self, record: &Record, _: Option<&str>, out: &mut Vec<u8>) {

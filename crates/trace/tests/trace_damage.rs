@@ -15,7 +15,7 @@ fn say(text: &str, format: &str) -> String {
 }
 
 /// Formats whose last column tells a whole line from a cut one.
-const SELF_DELIMITING: [&str; 4] = ["blkparse", "mqsim", "disksim", "wiscsee"];
+const SELF_DELIMITING: [&str; 5] = ["blkparse", "mqsim", "disksim", "wiscsee", "fiu"];
 
 #[test]
 fn text_cut_at_any_byte_is_an_error_at_the_cut_or_whole() {
@@ -117,6 +117,13 @@ fn a_wrong_field_is_quoted_with_its_column_and_what_belongs_there() {
         ("0,1,512,w,\n", "spc", "test:1:11: the line ends too early; expected a time in seconds"),
         ("1.5,0.1,RW,0,0,512\n", "systor", "test:1:9: \"RW\"; expected R, W or nothing"),
         ("4294967296,R,0,512,1\n", "alibaba", "test:1:1: \"4294967296\"; expected a device number"),
+        ("1.5,8,8,0,1\n", "tencent", "test:1:1: \"1.5\"; expected a time in whole seconds"),
+        ("1,8,8,2,1\n", "tencent", "test:1:7: \"2\"; expected 0 for a read or 1 for a write"),
+        ("1,18014398509481984,8,0,1\n", "tencent", "expected a sector number below 2^54"),
+        ("1,8,4294967296,0,1\n", "tencent", "test:1:5: \"4294967296\"; expected a number of sec"),
+        ("1 2 a 8 8 D 6 0 00\n", "fiu", "test:1:11: \"D\"; expected R or W"),
+        ("1 2 a 8 8 W 4096 0 00\n", "fiu", "\"4096\"; expected a device's major number below"),
+        ("1 2 a 8 8 W 6 0 00\n", "fiu", "test:1:17: \"00\"; expected an MD5 hash of 32 hexad"),
         ("5 8 0\n", "arc", "test:1:6: the line ends too early; expected a request number"),
         (
             "1 X read 0 512 0.1 0 True\n",

@@ -37,6 +37,29 @@ fn every_fixture_is_recognised() {
     }
 }
 
+/// Lines of no other format read as one of these, and theirs read as no other: detection does not
+/// depend on how sure each is.
+#[test]
+fn lines_of_tencent_and_fiu_are_their_own() {
+    let alone = ["tencent", "fiu"];
+    for (file, format) in FIXTURES {
+        for (_, other) in FIXTURES {
+            if other == format || !(alone.contains(format) || alone.contains(other)) {
+                continue;
+            }
+            let read = read_bytes(&fixture(file), Some(&format!("\"{other}\"")));
+            assert!(read.is_err(), "{file} reads as {other}");
+        }
+    }
+}
+
+#[test]
+fn a_response_of_no_time_is_none() {
+    let (_, records) = read_bytes(b"1,h,0,Read,0,512,0\n2,h,0,Read,0,512,3\n", None).unwrap();
+    let responses: Vec<_> = records.iter().map(|r| r.response).collect();
+    assert_eq!(responses, [None, Some(Nanos(300))]);
+}
+
 #[test]
 fn blkparse_queue_events_say_what_was_asked() {
     let expected = [
@@ -222,6 +245,21 @@ fn formats_in_sectors() {
         row(MS, Op::Discard, 0, 2048, "0"),
     ];
     assert_eq!(table("sample.wiscsee"), wiscsee);
+    let tencent = [
+        row(0, Op::Read, 9_310_912, 8, "1283"),
+        row(0, Op::Write, 42_949_120, 64, "1576"),
+        row(3_000 * MS, Op::Write, 9_310_920, 16, "1283"),
+    ];
+    assert_eq!(table("sample.tencent"), tencent);
+    let fiu = [
+        row(0, Op::Write, 904_265_560, 8, "6,0"),
+        row(40_200, Op::Write, 508_194_840, 8, "6,0"),
+        row(999_877, Op::Read, 26_216, 16, "8,16"),
+    ];
+    assert_eq!(table("sample.fiu"), fiu);
+    let processes: Vec<u32> =
+        read_all("sample.fiu").unwrap().1.iter().map(|r| r.request.process).collect();
+    assert_eq!(processes, [4892, 2522, 1882]);
 }
 
 #[test]

@@ -30,7 +30,7 @@ use sim::{Bytes, Lba, Op, Request, Rng, Workload};
 use crate::Context;
 use crate::closed_loop::{ClosedLoop, Source};
 use crate::one_file::first_sector;
-use crate::size_mix::{Deck, SizeMix, solve};
+use crate::size_mix::{Deck, SizeMix, solve_two};
 
 /// Parameters of the Bonnie++ generator.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -85,7 +85,7 @@ impl Params {
         let small = self.small.0.0 as f64;
         // The units make up for the small metadata writes, so that the overall mean is exact.
         let unit_mean = (mean - self.metadata * small) / (1.0 - self.metadata);
-        let shares = solve(&[(self.small, 0.0), (self.large, 0.0)], unit_mean)?;
+        let shares = solve_two(self.small, self.large, unit_mean)?;
         let requests = self.total.0.0 as f64 / mean;
         let beside = requests * (self.metadata * small + self.seeks * unit_mean);
         let step = self.small.0.sectors();
@@ -232,6 +232,12 @@ mod tests {
         let params = Params { total: Size(Bytes::from_gib(40)), ..Params::default() };
         let error = params.build(&context(1)).map(drop).unwrap_err().to_string();
         assert!(error.starts_with("total: a file of ") && error.contains("4 GiB"), "{error}");
+        let kib = |n| Size(Bytes::from_kib(n));
+        let (small, large, total) = (kib(64), kib(4), kib(256));
+        let params = Params { small, large, total, ..Params::default() };
+        let error = params.build(&context(1)).map(drop).unwrap_err().to_string();
+        let told = "large: expected more than `small`, which is \"64KiB\", got \"4KiB\"";
+        assert_eq!(error, told);
         let params = Params { metadata: 1.5, ..Params::default() };
         assert!(params.build(&context(1)).is_err());
     }

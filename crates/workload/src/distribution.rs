@@ -85,6 +85,13 @@ impl Picker {
         }
     }
 
+    /// Begin a new pass with the next draw, where blocks come once per pass.
+    pub(crate) fn restart(&mut self) {
+        if let Picker::Once(once) = self {
+            once.next = once.blocks;
+        }
+    }
+
     /// What the draw after `draws` more gives, where that is told at once.
     #[inline]
     pub(crate) fn ahead(&self, rng: &Rng, draws: u64) -> Option<u64> {

@@ -23,9 +23,10 @@
 //! notation holds (`4k` is 4096 bytes, a bare time counts seconds).
 //!
 //! # What it leaves out
-//! Files: all jobs address one device. CPU time, page cache and data. fsync waits for the job's
-//! queue to drain, as fio's libaio and sync engines do. The random map needs a single block size;
-//! with several, blocks may repeat. fio's own random numbers: only the laws are the same.
+//! Files: all jobs address one device. CPU time, page cache and data. What an engine waits for is
+//! modelled, no more of it: libaio for each flush and trim, `io_uring` for each trim. The random
+//! map needs a single block size; with several, blocks may repeat. fio's own random numbers: only
+//! the laws are the same.
 //!
 //! # Validated against
 //! Chi-square and sigma bounds on every distribution, exact issue times of rates and think times,
@@ -48,6 +49,7 @@ mod recorder;
 mod run;
 mod shape;
 mod slips;
+mod stride;
 mod value;
 
 use std::collections::BTreeMap;
@@ -184,6 +186,14 @@ params! {
     startdelay,
     /// Measure only after so long.
     ramp_time,
+    /// none or strided: go on in the next zone when `zonesize` bytes of one are done.
+    zonemode,
+    /// Size of a zone, usually `zonesize`.
+    zonerange,
+    /// How much is done in a zone; given, it means `zonemode = "strided"`.
+    zonesize,
+    /// What lies between two zones.
+    zoneskip,
     /// read, write, trim, randread, randwrite, randtrim, rw, randrw, trimwrite, randtrimwrite.
     rw,
     /// sequential or identical: what `rw = "randread:8"` does between two random places.

@@ -30,7 +30,7 @@ use sim::{Bytes, Lba, Request, Rng, Workload};
 use crate::Context;
 use crate::closed_loop::{ClosedLoop, Source};
 use crate::one_file::first_sector;
-use crate::size_mix::{SizeMix, solve};
+use crate::size_mix::{SizeMix, solve_two};
 
 /// Which passes are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -89,7 +89,7 @@ impl Params {
     pub fn build(&self, context: &Context) -> Result<Box<dyn Workload + Send>, ConfigError> {
         check_share("start", self.start)?;
         let mean = self.mean_size.0.0 as f64;
-        let shares = solve(&[(self.small, 0.0), (self.large, 0.0)], mean)?;
+        let shares = solve_two(self.small, self.large, mean)?;
         let step = self.small.0.sectors();
         let large = self.large.0.sectors();
         let file = (self.total.0.sectors() / 8 / step * step).max(large);

@@ -92,6 +92,13 @@ pub(crate) fn solve(sizes: &[(Size, f64)], mean: f64) -> Result<Vec<(Size, f64)>
         let message = format!("expected whole sectors of 512 bytes up to 1 GiB, got \"{size}\"");
         return Err(ConfigError::new("sizes", message));
     }
+    if low.0 >= high.0 {
+        let message = format!(
+            "expected sizes from the smallest to the largest, got \"{low}\" first and \"{high}\" \
+             last"
+        );
+        return Err(ConfigError::new("sizes", message));
+    }
     let share = 1.0 - middle.iter().map(|s| s.1).sum::<f64>();
     let rest = mean - middle.iter().map(|s| bytes(s.0) * s.1).sum::<f64>();
     let last = (rest - share * bytes(*low)) / (bytes(*high) - bytes(*low));
@@ -106,6 +113,22 @@ pub(crate) fn solve(sizes: &[(Size, f64)], mean: f64) -> Result<Vec<(Size, f64)>
             format!("no mix of the sizes has a mean of {mean:.0} bytes: change the other shares"),
         ))
     }
+}
+
+/// The shares of two sizes, the keys `small` and `large`.
+///
+/// # Errors
+/// As [`solve`].
+pub(crate) fn solve_two(
+    small: Size,
+    large: Size,
+    mean: f64,
+) -> Result<Vec<(Size, f64)>, ConfigError> {
+    if small.0 >= large.0 {
+        let message = format!("expected more than `small`, which is \"{small}\", got \"{large}\"");
+        return Err(ConfigError::new("large", message));
+    }
+    solve(&[(small, 0.0), (large, 0.0)], mean)
 }
 
 #[cfg(test)]
@@ -127,6 +150,8 @@ mod tests {
         assert!((ie[0].1 - 0.5205).abs() < 5e-5 && (ie[4].1 - 0.0895).abs() < 5e-5, "{ie:?}");
         assert!(solve(&five, 80.0 * 1024.0).is_err());
         assert!(solve(&five[..1], 4096.0).is_err());
+        let backwards = solve(&[(kib(64), 0.0), (kib(4), 0.0)], 33.06 * 1024.0).unwrap_err();
+        assert!(backwards.to_string().starts_with("sizes: expected sizes from the smallest"));
     }
 
     #[test]

@@ -168,3 +168,18 @@ fn what_is_said_of_file_systems_with_a_journal_is_said_of_each() {
         assert_eq!(results.as_expected(), holds, "{loses}: {:?}", results.expectations);
     }
 }
+
+#[test]
+fn the_report_in_fios_shape_has_rates_of_the_jobs_own_time() {
+    let study = "[device.null]\n[workload.fio]\nrw = 'read'\nrate_iops = 4\ntime_based = true\n\
+                 ramp_time = '1s'\nruntime = '2s'\n";
+    let plan = PlannedStudy::parse("paced", study).unwrap();
+    let out = std::env::temp_dir().join(format!("blocklab-paced-{}", std::process::id()));
+    let options = Options { out: Some(out.clone()), fio_json: true, ..Options::default() };
+    run(&plan, &options, &Watch::new(&plan)).unwrap();
+    let text = std::fs::read_to_string(out.join("fio.json")).unwrap();
+    std::fs::remove_dir_all(&out).unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let read = &report["jobs"][0]["read"];
+    assert_eq!((&read["iops"], &read["runtime"]), (&json!(4.0), &json!(2000)));
+}

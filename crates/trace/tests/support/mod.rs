@@ -23,6 +23,8 @@ pub(crate) const FIXTURES: &[(&str, &str)] = &[
     ("sample-v2.vscsi", "vscsi"),
     ("sample.arc", "arc"),
     ("sample.wiscsee", "wiscsee"),
+    ("sample.tencent", "tencent"),
+    ("sample.fiu", "fiu"),
 ];
 
 /// The bytes of a fixture.

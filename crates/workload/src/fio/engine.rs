@@ -1,4 +1,4 @@
-//! Engines of fio: how many requests they have in flight.
+//! Engines of fio: how many requests they have in flight, and what they wait for.
 
 use super::options::Options;
 
@@ -18,6 +18,33 @@ pub const SYNCHRONOUS: [&str; 10] = [
 
 /// What fio takes on Linux where none is named.
 pub const USUAL: &str = "psync";
+
+/// Those that submit reads and writes and go on, but call the kernel for a trim and wait for it.
+const TRIMS_WAIT: [&str; 4] = ["libaio", "io_uring", "io_uring_cmd", "posixaio"];
+
+/// Those that submit a flush as they do a write; all others call the kernel and wait for it.
+const SUBMIT_FLUSHES: [&str; 3] = ["io_uring", "io_uring_cmd", "posixaio"];
+
+/// What a job's flush has to do with its other requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Flushes {
+    /// It comes when they are complete, and nothing else before it is. A study's own table has no
+    /// engine, and means this.
+    Drain,
+    /// It comes while they are in flight, and nothing else before it is complete.
+    Hold,
+    /// It is one of them.
+    Pass,
+}
+
+/// Have a job of a file wait for its flushes and trims as its engine does.
+pub(super) fn set_waits(options: &mut Options) {
+    let engine = options.ioengine.as_deref().unwrap_or(USUAL);
+    // With io_submit_mode=offload another thread waits.
+    options.trims_wait = options.inline && TRIMS_WAIT.contains(&engine);
+    let submits = !options.inline || SUBMIT_FLUSHES.contains(&engine);
+    options.flushes = if submits { Flushes::Pass } else { Flushes::Hold };
+}
 
 /// Have a job of a file keep as many requests in flight as its engine would under fio, and say so.
 pub(super) fn limit_depth(name: &str, options: &mut Options) -> Option<String> {
@@ -40,3 +67,7 @@ pub(super) fn limit_depth(name: &str, options: &mut Options) -> Option<String> {
          many as iodepth says"
     ))
 }
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

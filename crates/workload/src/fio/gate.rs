@@ -2,6 +2,7 @@
 
 use sim::Nanos;
 
+use super::engine::Flushes;
 use super::options::{Options, WRITE};
 
 /// What comes instead of the next request.
@@ -25,7 +26,7 @@ enum Hold {
     Think,
     /// For the end of the pause.
     Until(Nanos),
-    /// For a flush.
+    /// For a flush, which was issued.
     Flushing,
 }
 
@@ -35,6 +36,7 @@ pub(super) struct Gate {
     thinktime: Nanos,
     blocks: u64,
     counts_issued: bool,
+    waits: Flushes,
     /// Writes between flushes, of `fsync` and of `fdatasync`; 0 where there are none.
     flushes: [u64; 2],
     depth: u64,
@@ -60,6 +62,7 @@ impl Gate {
             thinktime: o.thinktime,
             blocks: o.thinktime_blocks,
             counts_issued: o.thinktime_at_issue,
+            waits: o.flushes,
             flushes,
             depth: o.iodepth,
             hold: Hold::None,
@@ -76,7 +79,8 @@ impl Gate {
     /// What comes at `now` before the next request; `None` when that may go.
     pub(super) fn next(&mut self, now: Nanos, in_flight: u64) -> Option<Instead> {
         match self.hold {
-            Hold::Think | Hold::Flushing if in_flight > 0 => return Some(Instead::Drain),
+            Hold::Flushing => return Some(Instead::Drain),
+            Hold::Think if in_flight > 0 => return Some(Instead::Drain),
             Hold::Think => {
                 let until = now.saturating_add(self.thinktime);
                 self.drained();
@@ -86,26 +90,35 @@ impl Gate {
             Hold::Until(until) if now < until => {
                 return Some(Instead::Pause { until, begins: false });
             }
-            Hold::None | Hold::Until(_) | Hold::Flushing => self.hold = Hold::None,
+            Hold::None | Hold::Until(_) => self.hold = Hold::None,
         }
         if !self.owes_flush {
             return None;
         }
-        if in_flight > 0 {
-            return Some(Instead::Drain);
+        if self.waits == Flushes::Drain {
+            if in_flight > 0 {
+                return Some(Instead::Drain);
+            }
+            self.drained();
         }
-        self.drained();
         self.owes_flush = false;
-        self.hold = Hold::Flushing;
+        if self.waits != Flushes::Pass {
+            self.hold = Hold::Flushing;
+        }
         Some(Instead::Flush)
     }
 
-    /// A request was issued. A full queue waits for a completion, and takes note of one.
-    pub(super) fn issue(&mut self, direction: usize) {
+    /// A request was issued. A full queue waits for a completion, and takes note of one; of one that
+    /// the job `awaits` it takes note as it completes.
+    pub(super) fn issue(&mut self, direction: usize, awaits: bool) {
         self.issued += 1;
         if direction == WRITE {
             self.writes += 1;
             self.owes_flush = self.flushes.iter().any(|&n| n > 0 && self.writes.is_multiple_of(n));
+        }
+        if awaits {
+            self.asks = true;
+            return;
         }
         let full = self.issued - self.reaped >= self.depth;
         if full && self.completed == self.reaped {
@@ -122,6 +135,13 @@ impl Gate {
         if std::mem::take(&mut self.asks) {
             self.reaped += 1;
             self.look();
+        }
+    }
+
+    /// A flush completed.
+    pub(super) fn flushed(&mut self) {
+        if self.hold == Hold::Flushing {
+            self.hold = Hold::None;
         }
     }
 

@@ -6,6 +6,7 @@ use super::gate::{Gate, Instead};
 use super::options::{BlockSize, READ, TRIM, WRITE};
 use super::pace::Rates;
 use super::plan::Resolved;
+use super::stride::{Stride, Window};
 use crate::distribution::{Distribution, Picker};
 
 const OPS: [Op; 3] = [Op::Read, Op::Write, Op::Discard];
@@ -43,11 +44,16 @@ pub(super) struct Job {
     issued: u64,
     number_ios: u64,
     stop_at: Nanos,
+    /// A trim is in flight that the engine waits for.
+    trimming: bool,
     /// The job waits for its writes.
     waits: bool,
     priority: Priority,
     rates: Option<Rates>,
     gate: Option<Gate>,
+    /// Where its requests lie, and which zone comes next.
+    window: Window,
+    stride: Option<Stride>,
     sizes: [Sizes; 3],
     align: [u64; 3],
     pickers: Vec<Picker>,
@@ -57,6 +63,7 @@ pub(super) struct Job {
     places: Rng,
     mix: Rng,
     lengths: Rng,
+    wrote: bool,
     /// Start and end of the last request of each direction, in sectors of the region.
     last: [Option<(u64, u64)>; 3],
     until_fresh: u64,
@@ -75,9 +82,13 @@ impl Job {
         let o = &plan.options;
         let sizes = [READ, WRITE, TRIM].map(|d| sizes(&o.bs[d], o.bs_unaligned));
         let align = [READ, WRITE, TRIM].map(|d| o.ba[d].unwrap_or(o.bs[d].min()) / SECTOR_BYTES);
-        let (pickers, picker_of) = pickers(plan, &align);
+        let whole = Window { first: 0, sectors: plan.sectors };
+        let (stride, window) =
+            Stride::new(o, plan.sectors).map_or((None, whole), |(stride, zone)| (Some(stride), zone));
+        let (pickers, picker_of) = pickers(plan, window.sectors, &align);
         let mut used = [READ, WRITE, TRIM].into_iter().filter(|&d| o.rw.does[d]);
         let drawn = o.rw.random && o.rw.every == 1 && !o.rw.trim_write();
+        let drawn = drawn && stride.is_none();
         let drawn = drawn && used.clone().all(|d| o.percentage_random[d] == 100);
         let drawn_align = used.next().filter(|_| drawn).map(|d| align[d]);
         let sides = 1 + u64::from(o.rw.trim_write());
@@ -93,10 +104,13 @@ impl Job {
             issued: 0,
             number_ios,
             stop_at: Nanos::MAX,
+            trimming: false,
             waits: o.direct || o.fua,
             priority: o.priority(),
             rates: Rates::new(plan),
             gate: Gate::new(o),
+            window,
+            stride,
             sizes,
             align,
             pickers,
@@ -105,6 +119,7 @@ impl Job {
             places: plan.rng.split("places"),
             mix: plan.rng.split("mix"),
             lengths: plan.rng.split("lengths"),
+            wrote: false,
             last: [None; 3],
             until_fresh: 1,
             trimmed: false,
@@ -152,16 +167,17 @@ impl Job {
     #[inline]
     pub(super) fn complete(&mut self, op: Op) {
         self.in_flight -= 1;
-        if let Some(gate) = &mut self.gate
-            && op != Op::Flush
-        {
-            gate.complete();
+        if op == Op::Discard {
+            self.trimming = false;
+        }
+        if let Some(gate) = &mut self.gate {
+            if op == Op::Flush { gate.flushed() } else { gate.complete() }
         }
     }
 
     #[inline]
     pub(super) fn poll(&mut self, now: Nanos) -> Poll {
-        if self.in_flight >= self.depth {
+        if self.in_flight >= self.depth || self.trimming {
             return Poll::Blocked;
         }
         if self.issued_sectors >= self.plan.total
@@ -185,14 +201,16 @@ impl Job {
         };
         let (start, length) = self.range(direction);
         self.last[direction] = Some((start, start + length));
+        self.wrote |= direction == WRITE;
         self.in_flight += 1;
         self.issued += 1;
         self.issued_sectors += length;
         if let Some(rates) = &mut self.rates {
             rates.book(now, direction, length);
         }
+        self.trimming = direction == TRIM && self.plan.options.trims_wait;
         if let Some(gate) = &mut self.gate {
-            gate.issue(direction);
+            gate.issue(direction, self.trimming);
         }
         let lba = Lba(self.plan.first + start);
         let mut request = Request::new(OPS[direction], lba, length as u32);
@@ -216,7 +234,7 @@ impl Job {
         if self.in_flight > 0 {
             return Poll::Blocked;
         }
-        if self.plan.options.end_fsync && !self.flushed_at_end && self.last[WRITE].is_some() {
+        if self.plan.options.end_fsync && !self.flushed_at_end && self.wrote {
             self.flushed_at_end = true;
             return self.flush();
         }
@@ -329,13 +347,30 @@ impl Job {
         {
             return (start, end - start);
         }
-        let start = if o.rw.random {
+        if self.stride.is_some() {
+            self.turn();
+        }
+        let start = if self.plan.options.rw.random {
             self.random_start(direction)
         } else {
-            self.sequential_start(direction).unwrap_or(0)
+            self.sequential_start(direction).unwrap_or(self.window.first)
         };
-        let length = self.length(direction, self.plan.sectors - start);
+        let length = self.length(direction, self.window.end() - start);
+        if let Some(stride) = &mut self.stride {
+            stride.book(length);
+        }
         (start, length)
+    }
+
+    /// Go on in the next zone, when all is done in this one.
+    fn turn(&mut self) {
+        let next = self.stride.as_mut().and_then(|stride| stride.turn(self.window));
+        if let Some(zone) = next {
+            self.window = zone;
+            self.last = [None; 3];
+            self.until_fresh = 1;
+            self.pickers.iter_mut().for_each(Picker::restart);
+        }
     }
 
     #[inline]
@@ -351,7 +386,7 @@ impl Job {
             return self.fresh_start(direction);
         }
         if !fresh && o.identical {
-            return self.last[direction].map_or(0, |(start, _)| start);
+            return self.last[direction].map_or(self.window.first, |(start, _)| start);
         }
         self.sequential_start(direction).unwrap_or_else(|| self.fresh_start(direction))
     }
@@ -359,18 +394,20 @@ impl Job {
     #[inline]
     fn fresh_start(&mut self, direction: usize) -> u64 {
         let picker = &mut self.pickers[self.picker_of[direction]];
-        picker.draw(&mut self.places) * self.align[direction]
+        self.window.first + picker.draw(&mut self.places) * self.align[direction]
     }
 
     /// Behind the last request; `None` at the end of the region.
     fn sequential_start(&self, direction: usize) -> Option<u64> {
-        let (region, skip) = (self.plan.sectors, self.plan.options.rw.skip / SECTOR_BYTES as i64);
+        let (window, skip) = (self.window, self.plan.options.rw.skip / SECTOR_BYTES as i64);
         let min = self.sizes[direction].min();
-        let fits = |start: u64| (start.checked_add(min)? <= region).then_some(start);
-        let from_top = || fits(region.checked_add_signed(skip)?);
+        let fits = |start: u64| {
+            (start >= window.first && start.checked_add(min)? <= window.end()).then_some(start)
+        };
+        let from_top = || fits(window.end().checked_add_signed(skip)?);
         match self.last[direction] {
             None if skip < 0 => from_top(),
-            None => Some(0),
+            None => Some(window.first),
             Some((_, end)) if skip < 0 => {
                 end.checked_add_signed(skip).and_then(fits).or_else(from_top)
             }
@@ -423,18 +460,18 @@ fn sizes(size: &BlockSize, unaligned: bool) -> Sizes {
     }
 }
 
-/// The pickers, shared by directions that count the same blocks.
-fn pickers(plan: &Resolved, align: &[u64; 3]) -> (Vec<Picker>, [usize; 3]) {
+/// The pickers of so many sectors, shared by directions that count the same blocks.
+fn pickers(plan: &Resolved, sectors: u64, align: &[u64; 3]) -> (Vec<Picker>, [usize; 3]) {
     let o = &plan.options;
     let mut blocks_of: Vec<u64> = Vec::new();
     let mut pickers = Vec::new();
     let mut picker_of = [0; 3];
     for direction in [READ, WRITE, TRIM].into_iter().filter(|&d| o.rw.random && o.rw.does[d]) {
         let (min, align) = (o.bs[direction].min() / SECTOR_BYTES, align[direction]);
-        let blocks = plan.sectors.saturating_sub(min.saturating_sub(align)) / align;
+        let blocks = sectors.saturating_sub(min.saturating_sub(align)) / align;
         let known = blocks_of.iter().position(|&b| b == blocks);
         picker_of[direction] = known.unwrap_or_else(|| {
-            let law = relative(&o.distribution, o.zoned_abs, plan.sectors);
+            let law = relative(&o.distribution, o.zoned_abs, sectors);
             // The same key for all, so that hot blocks coincide.
             let mut rng = plan.rng.split("hot");
             blocks_of.push(blocks);

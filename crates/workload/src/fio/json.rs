@@ -174,7 +174,7 @@ impl Recorder {
 }
 
 fn job_output(job: &JobRecord, recorder: &Recorder, elapsed: Nanos) -> Job {
-    let runtime = job.end.since(job.from.unwrap_or_default());
+    let runtime = job.runtime();
     let side = |index: usize| {
         let peers = recorder.jobs.iter().filter(|peer| peer.info.group == job.info.group);
         let group: f64 = peers.map(|peer| peer.sides[index].bandwidth.mean()).sum();

@@ -2,7 +2,7 @@ use super::*;
 use crate::Context;
 use crate::fio::Params;
 use sim::testing::FixedDelay;
-use sim::{Bytes, Limits, Rng, Stop, simulate};
+use sim::{Bytes, Completion, Limits, Probe, Request, Rng, Stop, Workload, simulate};
 
 /// The keys of a real report, made by fio 3.33 with libaio on a file from `[global]` rw, bs, size
 /// and one job with fsync and number_ios.
@@ -22,8 +22,9 @@ fn report(job: &str, delay: Nanos) -> Output {
     let plan = Params { file: Some("x".into()), ..Params::default() }.plan(&context).unwrap();
     let mut recorder = Recorder::new(&plan);
     let mut device = FixedDelay::new(delay, 1024);
-    let (start, stop) = (Nanos::ZERO, Stop::default());
-    simulate(&mut device, &mut plan.start(), start, stop, &mut recorder).unwrap();
+    let (mut workload, start, stop) = (plan.start(), Nanos::ZERO, Stop::default());
+    let outcome = simulate(&mut device, &mut workload, start, stop, &mut recorder).unwrap();
+    recorder.ended(&workload.at_work(), outcome.end);
     recorder.output("null", 1_795_218_262_866)
 }
 
@@ -86,6 +87,32 @@ fn the_ramp_is_left_out() {
     let output = report(job, Nanos::from_micros(1_000));
     assert_eq!(output.jobs[0].read.total_ios, 100);
     assert_eq!(output.jobs[0].read.runtime, 100);
+}
+
+#[test]
+fn rates_are_of_the_jobs_own_time() {
+    let of = |job: &str| -> Vec<(f64, u64, u64)> {
+        let jobs = report(job, Nanos::from_micros(10)).jobs;
+        jobs.iter().map(|job| (job.read.iops, job.read.runtime, job.job_runtime)).collect()
+    };
+    let global = "[global]\nioengine=libaio\nrw=read\ntime_based\n";
+    let two = "runtime=3\n[j]\nrate_iops=1\n[k]\nrate_iops=10\n[l]\nstonewall\nrate_iops=2";
+    let each = [(1.0, 3000, 3000), (10.0, 3000, 3000), (2.0, 3000, 3000)];
+    assert_eq!(of(&format!("{global}{two}")), each);
+    let ramp = "ramp_time=1\nruntime=2\nstartdelay=1\n[j]\nrate_iops=4";
+    assert_eq!(of(&format!("{global}{ramp}")), [(4.0, 2000, 2000)]);
+}
+
+#[test]
+fn a_workload_that_tells_of_no_time_is_measured_until_its_last_answer() {
+    let mut recorder = Recorder::single("trace");
+    let request = Request { process: 1, ..Request::read(sim::Lba(0), 8) };
+    let at = Nanos::from_millis(250);
+    recorder.on_issue(Nanos::ZERO, &request);
+    recorder.on_complete(&request, Nanos::ZERO, Completion { id: request.id, at });
+    recorder.ended(&[], Nanos::from_secs(9));
+    let read = &recorder.output("null", 0).jobs[0].read;
+    assert_eq!((read.iops, read.runtime), (4.0, 250));
 }
 
 #[test]

@@ -55,6 +55,21 @@ const HONOURED: &[Key] = &[
     honoured(&["time_based"], |o, v| v.boolean().map(|b| o.time_based = b)),
     honoured(&["startdelay"], |o, v| v.time(SECONDS).map(|t| o.startdelay = t)),
     honoured(&["ramp_time"], |o, v| v.time(SECONDS).map(|t| o.ramp_time = t)),
+    honoured(&["zonemode"], |o, v| {
+        o.strided = match v.str()? {
+            "none" => Some(false),
+            "strided" => Some(true),
+            other => {
+                return Err(format!(
+                    "expected none or strided, got \"{other}\": zoned devices are not modelled"
+                ));
+            }
+        };
+        Ok(())
+    }),
+    honoured(&["zonerange"], |o, v| v.bytes().map(|n| o.zonerange = n)),
+    honoured(&["zonesize"], |o, v| v.bytes().map(|n| o.zonesize = n)),
+    honoured(&["zoneskip"], |o, v| v.bytes().map(|n| o.zoneskip = n)),
     honoured(&["rw", "readwrite"], |o, v| options::rw(v).map(|p| o.rw = p)),
     honoured(&["rw_sequencer"], |o, v| {
         v.choice(&["sequential"], &["identical"]).map(|b| o.identical = b)
@@ -290,10 +305,6 @@ const REFUSED: &[Key] = &[
     ),
     refused(
         &[
-            "zonemode",
-            "zonesize",
-            "zonerange",
-            "zoneskip",
             "zonecapacity",
             "max_open_zones",
             "job_max_open_zones",
@@ -388,6 +399,18 @@ impl Standing {
             Standing::Honoured(set) | Standing::InPart(set, _) => Some(set),
             Standing::Harmless(_) | Standing::Refused(_) => None,
         }
+    }
+}
+
+/// Whether a refused key has a value that asks for nothing: most often its usual one.
+pub(super) fn is_usual(key: &str, value: &str) -> bool {
+    match key {
+        // Where they are 0 fio takes the depth.
+        "iodepth_batch" | "iodepth_batch_submit" => value == "1",
+        // Names of files, jobs and profiles.
+        "read_iolog" | "merge_blktrace_file" | "replay_redirect" | "wait_for" | "profile" => false,
+        _ if key.starts_with("iodepth_batch_complete") => ["0", "1"].contains(&value),
+        _ => ["0", "none"].contains(&value),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use sim::{Nanos, Priority, PriorityClass};
 
+use super::engine::Flushes;
 use super::value::{Extent, Value};
 use crate::distribution::Distribution;
 
@@ -68,11 +69,19 @@ pub struct Options {
     /// fio's usual `io_submit_mode`: who waits for a rate does so with nothing in flight. A study's
     /// own table has its requests submitted when their time has come.
     pub(super) inline: bool,
+    /// The engine waits for a trim before it goes on.
+    pub(super) trims_wait: bool,
+    pub(super) flushes: Flushes,
     pub(super) numjobs: u64,
     pub(super) size: Option<Extent>,
     pub(super) offset: Extent,
     pub(super) offset_increment: Extent,
     pub(super) io_size: Option<Extent>,
+    /// `zonemode`, if given: strided or none.
+    pub(super) strided: Option<bool>,
+    pub(super) zonesize: u64,
+    pub(super) zonerange: u64,
+    pub(super) zoneskip: u64,
     pub(super) rwmixread: u64,
     pub(super) distribution: Distribution,
     pub(super) zoned_abs: bool,
@@ -114,11 +123,17 @@ impl Default for Options {
             iodepth: 1,
             ioengine: None,
             inline: false,
+            trims_wait: false,
+            flushes: Flushes::Drain,
             numjobs: 1,
             size: None,
             offset: Extent::Bytes(0),
             offset_increment: Extent::Bytes(0),
             io_size: None,
+            strided: None,
+            zonesize: 0,
+            zonerange: 0,
+            zoneskip: 0,
             rwmixread: 50,
             distribution: Distribution::Uniform,
             zoned_abs: false,
@@ -194,6 +209,15 @@ impl Options {
             if odd {
                 let message = "block sizes are multiples of 512 bytes on a block device";
                 return Err(("bs", message.into()));
+            }
+        }
+        if self.strided == Some(true) && self.zonesize == 0 {
+            return Err(("zonemode", "zonemode=strided needs a zonesize".into()));
+        }
+        let zones = [self.zonesize, self.zonerange, self.zoneskip];
+        for (key, size) in ["zonesize", "zonerange", "zoneskip"].into_iter().zip(zones) {
+            if size % 512 != 0 {
+                return Err((key, format!("expected a multiple of 512 bytes, got {size}")));
             }
         }
         if self.ba.iter().flatten().any(|ba| ba % 512 != 0) {

@@ -82,7 +82,8 @@ pub fn parse_job_file(name: &str, text: &str) -> Result<JobFile, JobFileError> {
             reader.note(entry, &mut noted, &mut file.notes)?;
         }
         let own = section.entries.iter().map(owned);
-        if section.name == "global" {
+        // As in fio, which looks at six letters of the name.
+        if section.name.starts_with("global") {
             file.global.extend(own);
             // Values are checked here too, so that a fault is reported even before any job.
             let mut options = Options::of_file();
@@ -102,6 +103,7 @@ pub fn parse_job_file(name: &str, text: &str) -> Result<JobFile, JobFileError> {
             let units = found.filter(|_| is_usual).and_then(decimal).unwrap_or_default();
             reader.error(line, 1, format!("job \"{}\": {message}{units}", section.name))
         })?;
+        engine::set_waits(&mut options);
         file.notes.extend(engine::limit_depth(section.name, &mut options));
         file.jobs.push(JobSpec { name: section.name.into(), options, given });
     }
@@ -190,12 +192,6 @@ impl<'a> Reader<'a> {
             let message = "include is not supported: paste the included file here";
             return Err(self.error(line, 1, message));
         }
-        if value.is_some_and(|v| v.contains("${") || v.starts_with('(') || v.contains('$')) {
-            let message = format!(
-                "variables and expressions are not supported: write the value of \"{key}\" out"
-            );
-            return Err(self.error(line, 1, message));
-        }
         Ok(Entry { key, value, line })
     }
 
@@ -214,22 +210,33 @@ impl<'a> Reader<'a> {
             let message = format!("unknown key \"{}\"; {hint}", entry.key);
             return Err(self.error(entry.line, 1, message));
         };
-        match key.standing {
-            Standing::Honoured(_) => Ok(()),
+        // fio's own values of keys without effect have them, too.
+        if key.standing.setter().is_some()
+            && entry.value.is_some_and(|value| value.starts_with('(') || value.contains('$'))
+        {
+            let message = format!(
+                "variables and expressions are not supported: write the value of \"{}\" out",
+                entry.key
+            );
+            return Err(self.error(entry.line, 1, message));
+        }
+        let (effect, why) = match key.standing {
+            Standing::Honoured(_) => return Ok(()),
+            Standing::Refused(_) if entry.value.is_some_and(|v| keys::is_usual(entry.key, v)) => {
+                ("has no effect", "with this value it asks for nothing")
+            }
             Standing::Refused(advice) => {
                 let message = format!("the key \"{}\" is not supported: {advice}", entry.key);
-                Err(self.error(entry.line, 1, message))
+                return Err(self.error(entry.line, 1, message));
             }
-            Standing::Harmless(why) | Standing::InPart(_, why) => {
-                if noted.insert(key_name(key.names, entry.key)) {
-                    let part = matches!(key.standing, Standing::InPart(..));
-                    let effect = if part { "counts in part" } else { "has no effect" };
-                    let place = format!("{}:{}: {}", self.name, entry.line, entry.key);
-                    notes.push(format!("{place} {effect}: {why}"));
-                }
-                Ok(())
-            }
+            Standing::Harmless(why) => ("has no effect", why),
+            Standing::InPart(_, why) => ("counts in part", why),
+        };
+        if noted.insert(key_name(key.names, entry.key)) {
+            let place = format!("{}:{}: {}", self.name, entry.line, entry.key);
+            notes.push(format!("{place} {effect}: {why}"));
         }
+        Ok(())
     }
 
     fn apply(&self, options: &mut Options, entries: &[Entry]) -> Result<(), JobFileError> {
@@ -264,10 +271,7 @@ impl<'a> Reader<'a> {
 /// What a size of `4KiB` is, whose name is that of another number everywhere else.
 fn decimal(entry: &Entry) -> Option<String> {
     let mut sizes = entry.value?.split([',', '-', ':', '/']).map(str::trim);
-    let size = sizes.find(|size| {
-        let lower = size.to_ascii_lowercase();
-        lower.ends_with("ki") || lower.ends_with("kib")
-    })?;
+    let size = sizes.find(|size| size.to_ascii_lowercase().ends_with("kib"))?;
     let number = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let value = Value { text: Some(size), dialect: Dialect::Job { kb_base: 1024 } };
     let bytes = value.bytes().ok()?;

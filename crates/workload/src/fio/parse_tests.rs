@@ -60,6 +60,33 @@ fn harmless_keys_are_said_aloud_once_with_their_line() {
 }
 
 #[test]
+fn a_variable_in_a_key_without_effect_is_a_remark() {
+    for line in ["filename=${DISK}", "filename_format=$jobname.$jobnum.$filenum"] {
+        let notes = parse_job_file("x", &format!("[a]\n{line}")).unwrap().notes;
+        assert!(notes.len() == 1 && notes[0].contains("has no effect"), "{line}: {notes:?}");
+    }
+}
+
+#[test]
+fn a_refused_key_that_asks_for_nothing_is_a_remark() {
+    for line in [
+        "verify=0",
+        "verify=none",
+        "iodepth_batch=1",
+        "iodepth_batch_submit=1",
+        "iodepth_batch_complete_min=1",
+        "exitall=0",
+        "rate_min=0",
+        "max_open_zones=0",
+    ] {
+        let notes = parse_job_file("x", &format!("[a]\n{line}")).unwrap().notes;
+        let told = "has no effect: with this value it asks for nothing";
+        assert!(notes.len() == 1 && notes[0].ends_with(told), "{line}: {notes:?}");
+    }
+    assert!(parse_job_file("x", "[a]\nzonemode=none").unwrap().notes.is_empty());
+}
+
+#[test]
 fn a_wrong_file_names_line_value_and_cure() {
     let table = [
         ("[a]\niodpeth=4", "job.fio:2:1: unknown key \"iodpeth\"; did you mean \"iodepth\"?"),
@@ -86,9 +113,17 @@ fn a_wrong_file_names_line_value_and_cure() {
         ("[a]\nrandom_distribution=bell", "expected random, zipf:theta"),
         ("[a]\nrandom_distribution=zoned:60/10", "expected shares that add up to 100"),
         ("[a]\nbs=4k\nblocksize=8k", "job.fio:3:1: \"blocksize\" was given in line 2"),
-        ("[a]\nzonemode=zbd", "job.fio:2:1: the key \"zonemode\" is not supported: zoned devices"),
+        (
+            "[a]\nzonemode=zbd",
+            "job.fio:2:10: zonemode: expected none or strided, got \"zbd\": zoned devices are not",
+        ),
+        ("[a]\nmax_open_zones=8", "\"max_open_zones\" is not supported: zoned devices are not"),
+        ("[a]\nexitall", "job.fio:2:1: the key \"exitall\" is not supported"),
+        ("[a]\niodepth_batch=0", "job.fio:2:1: the key \"iodepth_batch\" is not supported"),
         ("[a]\nread_iolog=x", "replay a log with [workload.trace] instead"),
-        ("[a]\nsize=${SIZE}", "variables and expressions are not supported"),
+        ("[a]\nsize=${SIZE}", "job.fio:2:1: variables and expressions are not supported"),
+        ("[a]\nioengine=$ENGINE", "variables and expressions are not supported"),
+        ("[a]\nbs=(4*1024)", "variables and expressions are not supported"),
         ("include other.fio", "job.fio:1:1: include is not supported"),
         ("rw=read", "job.fio:1:1: expected a section such as [global]"),
         ("[a\nrw=read", "job.fio:1:1: expected \"]\""),
@@ -101,6 +136,15 @@ fn a_wrong_file_names_line_value_and_cure() {
         let got = error(text);
         assert!(got.contains(expected), "{text:?}\n got: {got}\nwant: {expected}");
     }
+}
+
+#[test]
+fn a_section_whose_name_begins_with_global_is_global() {
+    let text = "[global-read]\nbs=64k\n[j]\nrw=read\nnumber_ios=3\n";
+    let file = parse_job_file("x", text).unwrap();
+    let [job] = &file.jobs[..] else { panic!("one job, got {}", file.jobs.len()) };
+    assert_eq!((job.name.as_str(), &job.options.bs[READ]), ("j", &BlockSize::Fixed(65536)));
+    assert_eq!(parse_job_file("x", "[my-global]\nrw=read").unwrap().jobs.len(), 1);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use sim::{Nanos, Rng, SECTOR_BYTES};
 
 use super::options::{BlockSize, Options};
 use super::parse::{JobFile, JobSpec};
+use super::value::Extent;
 use crate::Context;
 
 /// Jobs at once, as in fio.
@@ -150,11 +151,7 @@ fn resolve(
 ) -> Result<Resolved, ConfigError> {
     let o = &spec.options;
     let capacity = context.limits.capacity.0;
-    let align = single_size(o).unwrap_or(SECTOR_BYTES);
-    let step = o.offset_increment.of(capacity) / align * align;
-    let offset = o.offset.of(capacity) / SECTOR_BYTES * SECTOR_BYTES;
-    let offset = clone.checked_mul(step).and_then(|n| n.checked_add(offset));
-    let offset = offset.filter(|&offset| offset < capacity).ok_or_else(|| {
+    let offset = offset(o, clone, capacity).filter(|&offset| offset < capacity).ok_or_else(|| {
         let message = format!(
             "clone {clone} starts at or behind the device's end at {}: lower offset, \
              offset_increment or numjobs",
@@ -184,6 +181,16 @@ fn resolve(
         );
         return Err(ConfigError::new("size", message));
     }
+    let zone = super::stride::range(o) * SECTOR_BYTES;
+    if zone > size || (zone > 0 && zone < smallest) {
+        let message = format!(
+            "expected a zone of at least one block of {} and at most the region of {}, got {}",
+            sim::Bytes(smallest),
+            sim::Bytes(size),
+            sim::Bytes(zone)
+        );
+        return Err(ConfigError::new("zonerange", message));
+    }
     Ok(Resolved {
         name: spec.name.clone(),
         options: o.clone(),
@@ -195,6 +202,20 @@ fn resolve(
         total: total(o, size) / SECTOR_BYTES,
         random_map: !o.norandommap && plain(o) && single_size(o).is_some(),
     })
+}
+
+/// Where the region of this clone begins, in bytes. As in fio, a percentage is rounded up to the
+/// smallest block size, so that its requests are aligned; what is given in bytes stays as it is.
+fn offset(o: &Options, clone: u64, capacity: u64) -> Option<u64> {
+    let step = o.offset_increment.of(capacity);
+    let offset = clone.checked_mul(step)?.checked_add(o.offset.of(capacity))?;
+    let is_share = |extent: Extent| matches!(extent, Extent::Percent(1..));
+    if !is_share(o.offset) && !is_share(o.offset_increment) {
+        return Some(offset / SECTOR_BYTES * SECTOR_BYTES);
+    }
+    // fio takes the smallest of all three directions, whatever the job does.
+    let smallest = o.bs.iter().map(BlockSize::min).min().unwrap_or(SECTOR_BYTES);
+    offset.checked_next_multiple_of(smallest).map(|at| at / SECTOR_BYTES * SECTOR_BYTES)
 }
 
 /// Bytes to transfer in all.

@@ -32,7 +32,10 @@ pub(super) struct JobRecord {
     pub(super) info: JobInfo,
     /// When measuring starts: the first request plus the ramp.
     pub(super) from: Option<Nanos>,
-    pub(super) end: Nanos,
+    /// When its last request was answered.
+    end: Nanos,
+    /// When it began, and when it had nothing more to do, where that is known.
+    at_work: Option<(Nanos, Nanos)>,
     /// Reads, writes and trims.
     pub(super) sides: [Side; 3],
     pub(super) sync: Latency,
@@ -41,6 +44,19 @@ pub(super) struct JobRecord {
     pub(super) depths: [u64; 7],
     /// Requests per latency class: nanoseconds, microseconds, milliseconds.
     pub(super) classes: [[u64; 12]; 3],
+}
+
+impl JobRecord {
+    /// How long it was measured.
+    pub(super) fn runtime(&self) -> Nanos {
+        let Some(from) = self.from else { return Nanos::ZERO };
+        match self.at_work {
+            // What came before a first request that was late is the job's time, too.
+            Some((began, until)) if self.info.ramp == Nanos::ZERO => until.since(began),
+            Some((_, until)) => until.since(from),
+            None => self.end.since(from),
+        }
+    }
 }
 
 /// One direction of one job.
@@ -161,6 +177,7 @@ impl Recorder {
         let record = |info| JobRecord {
             info,
             from: None,
+            at_work: None,
             end: Nanos::ZERO,
             sides: std::array::from_fn(|_| Side::default()),
             sync: Latency::default(),
@@ -176,6 +193,15 @@ impl Recorder {
             busy: Nanos::ZERO,
             start: None,
             end: Nanos::ZERO,
+        }
+    }
+
+    /// The run ended at `end`, and its workload says when each job was at work
+    /// ([`sim::Workload::at_work`]): as in fio, a rate is of that time, and not of that until the
+    /// last answer. Without it that is all there is.
+    pub fn ended(&mut self, at_work: &[(Nanos, Nanos)], end: Nanos) {
+        for (job, &(began, finished)) in self.jobs.iter_mut().zip(at_work) {
+            job.at_work = Some((began, finished.min(end)));
         }
     }
 

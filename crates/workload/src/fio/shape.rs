@@ -97,6 +97,7 @@ pub fn reshapes(rw: &str, key: &str, value: &str) -> bool {
     let unheard = rw.ends_with("read") && OF_WRITES.contains(&key)
         || !rw.starts_with("rand") && OF_RANDOM.contains(&key);
     match keys::find(key).map(|known| known.standing) {
+        Some(Standing::Honoured(_)) if (key, value) == ("zonemode", "none") => false,
         Some(Standing::Honoured(set)) if !unheard && !PLAIN.contains(&key) => {
             let mut options = Options::default();
             // Only whether it is the usual value is asked.
@@ -105,8 +106,7 @@ pub fn reshapes(rw: &str, key: &str, value: &str) -> bool {
             set.is_err() || options != Options::default()
         }
         Some(Standing::Refused(_)) if !unheard && !AROUND.contains(&key) => {
-            let one_by_one = key.starts_with("iodepth_batch") && value == "1";
-            !one_by_one && !["0", "none"].contains(&value)
+            !keys::is_usual(key, value)
         }
         _ => false,
     }
@@ -129,6 +129,8 @@ mod tests {
             ("read", "iodepth_batch_submit", "8"),
             ("write", "verify", "crc32c"),
             ("read", "zonemode", "zbd"),
+            ("read", "zonesize", "256m"),
+            ("read", "iodepth_batch", "0"),
             ("read", "thinktime", "long"),
         ] {
             assert!(reshapes(rw, key, value), "{rw} {key}={value}");

@@ -32,7 +32,7 @@ fn limits(capacity: u64) -> Limits {
     }
 }
 
-fn plan(capacity: u64, text: &str) -> Result<JobPlan, ConfigError> {
+pub(super) fn plan(capacity: u64, text: &str) -> Result<JobPlan, ConfigError> {
     let open = |_: &str| Ok(Box::new(std::io::Cursor::new(text.to_owned())) as Box<_>);
     let rng = Rng::new(1, "workload");
     let context = Context { rng, limits: limits(capacity), open: &open };
@@ -46,12 +46,29 @@ fn deep(text: &str) -> String {
 }
 
 /// Run a job file on a device that takes 10 us for every request, all at once.
-fn run(text: &str, requests: u64) -> Vec<(Nanos, Request)> {
+pub(super) fn run(text: &str, requests: u64) -> Vec<(Nanos, Request)> {
     run_on(1 << 30, text, requests)
 }
 
 fn run_on(capacity: u64, text: &str, requests: u64) -> Vec<(Nanos, Request)> {
-    let mut workload = plan(capacity, &deep(text)).unwrap().start();
+    run_plan(&plan(capacity, &deep(text)).unwrap(), requests)
+}
+
+/// As [`run`], with this engine and fio's usual way to submit.
+pub(super) fn run_by(engine: &str, text: &str, requests: u64) -> Vec<(Nanos, Request)> {
+    run_plan(&plan(1 << 30, &format!("[global]\nioengine={engine}\n{text}")).unwrap(), requests)
+}
+
+/// As [`run`], of a study's own table.
+pub(super) fn run_table(table: &str, requests: u64) -> Vec<(Nanos, Request)> {
+    let open = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+    let context = Context { rng: Rng::new(1, "workload"), limits: limits(1 << 30), open: &open };
+    let params: Params = toml::from_str(table).unwrap();
+    run_plan(&params.plan(&context).unwrap(), requests)
+}
+
+fn run_plan(plan: &JobPlan, requests: u64) -> Vec<(Nanos, Request)> {
+    let mut workload = plan.start();
     let mut device = FixedDelay::new(DELAY, 1024);
     let stop = Stop { requests, ..Stop::default() };
     let mut issued = Issued::default();
@@ -64,7 +81,7 @@ fn lbas(issued: &[(Nanos, Request)]) -> Vec<u64> {
     issued.iter().map(|(_, r)| r.lba.0).collect()
 }
 
-fn micros(issued: &[(Nanos, Request)]) -> Vec<u64> {
+pub(super) fn micros(issued: &[(Nanos, Request)]) -> Vec<u64> {
     issued.iter().map(|(t, _)| t.0 / 1000).collect()
 }
 
@@ -299,13 +316,18 @@ fn think_time_counts_from_the_completion() {
     let bursts = "[a]\nrw=read\nbs=4k\nthinktime=40\niodepth=3\nthinktime_blocks=3";
     assert_eq!(micros(&run(bursts, 11)), [0, 0, 0, 10, 10, 60, 60, 60, 110, 110, 110]);
     // The pause comes where fio looks, behind the next write, and before its flush.
-    let flushed = "[a]\nrw=write\nbs=4k\nthinktime=40\niodepth=3\nthinktime_blocks=3\nfsync=3";
-    let issued = run(flushed, 10);
+    let flushed = "rw = 'write'\nthinktime = '40us'\niodepth = 3\nthinktime_blocks = 3\nfsync = 3";
+    let issued = run_table(flushed, 10);
     assert_eq!(micros(&issued), [0, 0, 0, 10, 20, 70, 70, 80, 90, 140]);
     let flushes = |(_, request): &(Nanos, Request)| request.op == Op::Flush;
     assert!((0..10).all(|nth| flushes(&issued[nth]) == [3, 7].contains(&nth)));
+    // libaio flushes with the others unreaped: two more fill its queue.
+    let flushed = "[a]\nrw=write\nbs=4k\nthinktime=40\niodepth=3\nthinktime_blocks=3\nfsync=3";
+    let issued = run_by("libaio", flushed, 8);
+    assert_eq!(micros(&issued), [0, 0, 0, 10, 20, 20, 70, 70]);
+    assert!((0..8).all(|nth| flushes(&issued[nth]) == [3, 7].contains(&nth)));
     let both = "[a]\nrw=write\nbs=4k\nthinktime=40\nthinktime_blocks=2\nfsync=2";
-    let issued = run(both, 6);
+    let issued = run_by("libaio", both, 6);
     assert_eq!(micros(&issued), [0, 10, 60, 70, 80, 130]);
     assert!(flushes(&issued[2]) && flushes(&issued[5]));
     let issue = "[a]\nrw=read\nbs=4k\nthinktime=40\niodepth=4\nthinktime_blocks_type=issue";
@@ -319,36 +341,6 @@ fn a_pause_is_caught_up_unless_told_otherwise() {
     assert_eq!(caught_up, [0, 20, 40, 60, 170, 180, 190, 200]);
     let ignored = micros(&run(&format!("{base}rate_ignore_thinktime"), 8));
     assert_eq!(ignored, [0, 20, 40, 60, 180, 200, 220, 240]);
-}
-
-#[test]
-fn fsync_drains_flushes_and_goes_on() {
-    let issued = run("[a]\nrw=write\nbs=4k\nsize=64k\nfsync=4\niodepth=2\nend_fsync=1", 1000);
-    let ops: Vec<Op> = issued.iter().map(|(_, r)| r.op).collect();
-    let flushes: Vec<usize> = (0..ops.len()).filter(|&i| ops[i] == Op::Flush).collect();
-    // As in fio no flush follows the last write, except the one of end_fsync.
-    assert_eq!(flushes, [4, 9, 14, 19]);
-    assert_eq!(micros(&issued)[..7], [0, 0, 10, 10, 20, 30, 30]);
-    // fio 3.33 counts 63 flushes for 256 writes.
-    let many = run("[b]\nrw=write\nbs=4k\nsize=1m\nfsync=4", 1000);
-    assert_eq!(many.iter().filter(|(_, r)| r.op == Op::Flush).count(), 63);
-    let fua = run("[a]\nrw=rw\nsync=1", 100);
-    assert!(fua.iter().all(|(_, r)| r.fua == (r.op == Op::Write)));
-}
-
-#[test]
-fn flushes_of_data_and_of_all_are_two_keys() {
-    let flushes = |keys: &str| {
-        let issued = run(&format!("[a]\nrw=write\nbs=4k\nsize=48k\n{keys}"), 1000);
-        let at = |(nth, (_, request)): (usize, &(Nanos, Request))| {
-            (request.op == Op::Flush).then_some(nth)
-        };
-        issued.iter().enumerate().filter_map(at).collect::<Vec<_>>()
-    };
-    assert_eq!(flushes("fsync=4\nfdatasync=0"), [4, 9]);
-    assert_eq!(flushes("fdatasync=4\nfsync=0"), [4, 9]);
-    // After 4, 6, 8 writes; one flush where both are due, and none after the last.
-    assert_eq!(flushes("fsync=4\nfdatasync=6"), [4, 7, 10]);
 }
 
 #[test]
@@ -482,6 +474,24 @@ fn alignment_and_offset_bound_every_request() {
 }
 
 #[test]
+fn an_offset_in_percent_is_rounded_up_to_a_block() {
+    let first = |keys: &str| {
+        let plan = plan(1 << 34, &format!("[a]\nrw=randwrite\n{keys}")).unwrap();
+        plan.resolved.iter().map(|job| job.first).collect::<Vec<_>>()
+    };
+    // 33 % of 16 GiB are 5,669,356,830 bytes and a bit.
+    let third = ((1u64 << 34) * 33 / 100).next_multiple_of(4096) / 512;
+    assert_eq!(first("bs=4k\noffset=33%"), [third]);
+    assert_eq!(third % 8, 0);
+    assert_eq!(first("bs=64k,4k\noffset=33%"), [third], "the smallest of them");
+    let steps = (0..3u64).map(|n| (1 << 20) + n * ((1 << 34) * 7 / 100));
+    let steps: Vec<u64> = steps.map(|at| at.next_multiple_of(16 << 10) / 512).collect();
+    assert_eq!(first("bs=16k\noffset=1m\noffset_increment=7%\nnumjobs=3"), steps);
+    // What is given in bytes stays.
+    assert_eq!(first("bs=4k\noffset=3k\noffset_increment=6k\nnumjobs=3"), [6, 18, 30]);
+}
+
+#[test]
 fn awkward_shapes_neither_panic_nor_leave_the_region() {
     let patterns = ["read", "randrw", "randtrimwrite", "write:-64k", "randread:3", "trimwrite"];
     let sizes = ["bs=4k", "bs=1m", "bssplit=512/30:7k/30:96k/40", "bsrange=1536-40k", "bs=4k,512"];
@@ -509,31 +519,6 @@ fn what_does_not_matter_or_was_adapted_is_said() {
     assert_eq!(notes.len(), 3, "{notes:?}");
     assert!(notes[1].contains("iodepth 4096 exceeds the device's queue of 1024"));
     assert!(notes[2].contains("blocks may repeat"));
-}
-
-#[test]
-fn the_engine_of_a_job_file_says_whether_its_depth_counts() {
-    let of = |keys: &str| {
-        let plan = plan(1 << 30, &format!("[a]\nrw=randread\niodepth=8\n{keys}")).unwrap();
-        (plan.jobs[0].depth, plan.notes)
-    };
-    for engine in ["libaio", "io_uring", "posixaio", "null"] {
-        let (depth, notes) = of(&format!("ioengine={engine}"));
-        assert_eq!((depth, notes.len()), (8, 1), "{engine}: {notes:?}");
-    }
-    for engine in ["psync", "sync", "mmap", "pvsync2"] {
-        let (depth, notes) = of(&format!("ioengine={engine}"));
-        let told = format!("job \"a\": ioengine={engine} takes no notice of iodepth=8: one");
-        assert!(depth == 1 && notes[1].starts_with(&told), "{depth}: {notes:?}");
-        assert!(notes[1].contains("ioengine=libaio has as many"), "{notes:?}");
-    }
-    let (depth, notes) = of("");
-    let told = "job \"a\": no ioengine is named, and fio's usual one, psync, takes no notice";
-    assert!(depth == 1 && notes.len() == 1 && notes[0].starts_with(told), "{depth}: {notes:?}");
-    // fio gives each of the requests a thread.
-    assert_eq!(of("ioengine=psync\nio_submit_mode=offload").0, 8);
-    let one = plan(1 << 30, "[a]\nrw=randread").unwrap();
-    assert_eq!((one.jobs[0].depth, one.notes.len()), (1, 0));
 }
 
 #[test]

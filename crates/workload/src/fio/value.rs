@@ -7,7 +7,7 @@ use config::{Duration, Rate, Size};
 /// Whose notation a value is written in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dialect {
-    /// A fio job file: `4k` is 4096 bytes and `4ki` 4000 when `kb_base` is 1024 (the default),
+    /// A fio job file: `4k` is 4096 bytes and `4kib` 4000 when `kb_base` is 1024 (the default),
     /// the other way round when it is 1000; a bare time is in the key's own unit.
     Job {
         /// 1024 or 1000.
@@ -214,17 +214,16 @@ fn split_number(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// fio's unit prefixes: with `kb_base` 1024 the one-letter ones are binary and the `i` ones
-/// decimal, with 1000 they mean what the standards say.
+/// fio's unit prefixes: with `kb_base` 1024 `kib` and its like are decimal and all others binary,
+/// with 1000 they mean what the standards say. fio looks at the first letter of the others: `ki` is
+/// `k`.
 fn multiplier(suffix: &str, kb_base: u64) -> Option<u64> {
     let lower = suffix.to_ascii_lowercase();
+    let swapped = lower.ends_with("ib");
     let prefix = lower.strip_suffix('b').unwrap_or(&lower);
-    let (letter, swapped) = match prefix.strip_suffix('i') {
-        Some(letter) => (letter, true),
-        None => (prefix, false),
-    };
+    let letter = prefix.strip_suffix('i').unwrap_or(prefix);
     let power = match letter {
-        "" if !swapped => return Some(1),
+        "" if prefix.is_empty() => return Some(1),
         "k" => 1,
         "m" => 2,
         "g" => 3,
@@ -256,8 +255,12 @@ mod tests {
         for (text, bytes) in [("4k", 4096), ("4KB", 4096), ("4KiB", 4000), ("0x10k", 16384)] {
             assert_eq!(job(text).bytes(), Ok(bytes), "{text}");
         }
-        let si = Value { dialect: Dialect::Job { kb_base: 1000 }, ..job("4KiB") };
-        assert_eq!(si.bytes(), Ok(4096));
+        let si = |text| Value { dialect: Dialect::Job { kb_base: 1000 }, ..job(text) }.bytes();
+        assert_eq!(si("4KiB"), Ok(4096));
+        // Only where the `b` stands, too, are the two swapped.
+        assert_eq!((job("4ki").bytes(), job("1mi").bytes()), (Ok(4096), Ok(1 << 20)));
+        assert_eq!((si("4ki"), si("1Gi")), (Ok(4000), Ok(1_000_000_000)));
+        assert!(job("4i").bytes().is_err() && job("4ib").bytes().is_err());
         for (text, bytes) in [("4KiB", 4096), ("4kB", 4000), ("4k", 4096), ("512", 512)] {
             assert_eq!(study(text).bytes(), Ok(bytes), "{text}");
         }

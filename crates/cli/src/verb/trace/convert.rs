@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use sim::Op;
 use study::{Failure, TraceTable};
-use trace::{Carries, Context, Record, Trace, TraceFormat, Writer};
+use trace::{Carries, Context, DeviceNumbers, Record, Trace, TraceFormat, Writer};
 
 use crate::interrupt;
 
@@ -45,17 +45,20 @@ impl Args {
     }
 
     fn convert(&self) -> Result<u8, Failure> {
-        let (reading, lost) = self.written()?;
+        let (reading, lost, numbers) = self.written()?;
         reading.say_remarks();
+        let numbers = numbers.say();
+        numbers.iter().for_each(|which| crate::warn(which));
         let losses = lost.say();
         losses.iter().for_each(|loss| crate::warn(format!("lost: {loss}")));
         let from = reading.trace.format().name();
         let (output, written) = (self.output.display().to_string(), lost.written);
         if self.json {
+            let notes: Vec<String> = reading.trace.remarks().into_iter().chain(numbers).collect();
             super::say_json(&json!({
                 "file": self.source.file.display().to_string(), "format": from,
                 "output": output, "to": self.to, "requests": written,
-                "lost": losses, "notes": reading.trace.remarks(),
+                "lost": losses, "notes": notes,
             }))?
         } else {
             super::say(&format!("{output}: {written} requests, {from} to {}\n", self.to))?
@@ -63,7 +66,7 @@ impl Args {
         Ok(0)
     }
 
-    fn written(&self) -> Result<(Reading, Lost), Failure> {
+    fn written(&self) -> Result<(Reading, Lost, DeviceNumbers), Failure> {
         let target = Target::named(&self.to)?;
         if self.output.as_os_str() == "-" {
             return Err(Failure::input("`-` is no name of an output")
@@ -80,18 +83,22 @@ impl Args {
         let carries = target.carries();
         let mut reading = self.source.open(carries.response)?;
         let cannot = |error: io::Error| cannot_write(&self.output, &error);
-        let mut lost = Lost::default();
+        let (mut lost, mut numbers) = (Lost::default(), DeviceNumbers::default());
         let output = Output::create(&self.output).map_err(cannot)?;
         let mut sink = target.open(output).map_err(cannot)?;
         reading.for_each(|record, trace| {
-            if lost.takes(record, &carries) {
-                sink.add(record, trace).map_err(cannot)
-            } else {
-                Ok(())
+            if !lost.takes(record, &carries) {
+                return Ok(());
             }
+            let mut record = *record;
+            if carries.numbers_devices {
+                let name = || trace.device_name(record.device);
+                record.device = numbers.of(record.device, name);
+            }
+            sink.add(&record, trace).map_err(cannot)
         })?;
         sink.finish(&reading.trace).and_then(Output::finish).map_err(cannot)?;
-        Ok((reading, lost))
+        Ok((reading, lost, numbers))
     }
 }
 
@@ -107,7 +114,7 @@ pub fn trace_table(
 ) -> Result<Vec<String>, Failure> {
     let source = Source { file, format, parameters, seed: 1 };
     let to_table = Args { source, output: to, to: TABLE.into(), overwrite: false, json: false };
-    to_table.written().map(|(reading, _)| reading.trace.remarks())
+    to_table.written().map(|(reading, ..)| reading.trace.remarks())
 }
 
 /// A Parquet table, in place of a format's name.
@@ -204,6 +211,7 @@ struct Lost {
     fua: u64,
     processes: u64,
     responses: u64,
+    no_response: u64,
     rounded: u64,
     no_time: u64,
     times: u64,
@@ -225,6 +233,7 @@ impl Lost {
         self.fua += u64::from(request.fua && !carries.fua);
         self.processes += u64::from(request.process != 0 && !carries.process);
         self.responses += u64::from(record.response.is_some() && !carries.response);
+        self.no_response += u64::from(record.response.is_none() && carries.needs_response);
         let first = *self.device.get_or_insert(record.device);
         self.other_devices += u64::from(record.device != first && !carries.device);
         match (record.time, carries.time_ns) {
@@ -243,6 +252,7 @@ impl Lost {
             (self.fua, "FUA writes became plain writes"),
             (self.processes, "requests lost their process"),
             (self.responses, "requests lost their response time"),
+            (self.no_response, "requests had no response time and got 0"),
             (self.rounded, "times were cut to the format's resolution"),
             (self.times, "requests lost their time"),
             (self.no_time, "requests had no time and got 0"),
