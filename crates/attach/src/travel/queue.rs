@@ -135,7 +135,8 @@ impl Converter {
         match line.action {
             "Q" if line.sectors > 0 && self.waiting.len() < OUTSTANDING_MAX => {
                 let (op, process) = (operation(line), line.process);
-                let left = vec![line.sector..line.sector.saturating_add(line.sectors)];
+                let all = line.sector..line.sector.saturating_add(line.sectors);
+                let left = vec![all];
                 let waiting = Waiting { sequence, left, process, queued_ns: line.time_ns };
                 let longest = &mut self.longest[op as usize];
                 *longest = line.sectors.max(*longest);

@@ -48,7 +48,7 @@ impl Args {
         let (reading, lost, numbers) = self.written()?;
         reading.say_remarks();
         let numbers = numbers.say();
-        numbers.iter().for_each(|which| crate::warn(which));
+        numbers.iter().for_each(crate::warn);
         let losses = lost.say();
         losses.iter().for_each(|loss| crate::warn(format!("lost: {loss}")));
         let from = reading.trace.format().name();
