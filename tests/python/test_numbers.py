@@ -45,7 +45,8 @@ def test_a_metric_carries_its_unit(name: str, value: float | None, text: str) ->
     ("name", "value", "text"),
     [("utilisation_mean", 0.996, "99.6 %"), ("utilisation_mean", 1.0, "100 %"),
      ("read_latency_us_p99", 9.996, "9.996 µs"), ("read_latency_us_p99", 1000, "1 ms"),
-     ("simulated_s", 200.5, "200.5 s"), ("iops", 99999.6, "99\u202f999.6 /s"), ("waf", 1.88, "1.88"),
+     ("simulated_s", 200.5, "200.5 s"), ("iops", 99999.6, "99\u202f999.6 /s"),
+     ("waf", 1.88, "1.88"),
      ("", 12345678.25, "12\u202f345\u202f678.25"), ("waf", 1e-7, "0.0000001"),
      ("host_requests", math.inf, "inf")],
 )

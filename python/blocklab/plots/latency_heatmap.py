@@ -39,7 +39,8 @@ def draw(data: RunDirectory) -> Figure | None:
             canvas.text(x, y + _TOP - 7, title, fill="ink", weight=600)
             _latency_axis(canvas, x, y + _TOP, width, low, high, column == 0)
             if not mine.is_empty():
-                _cells(canvas, x, y + _TOP, width, mine, (low, high), end, most)
+                time = panel.run.metric("simulated_s") or end
+                _cells(canvas, x, y + _TOP, width, mine, (low, high), (end, time), most)
             _frame.time_axis(canvas, x, y + _TOP + PANEL_HEIGHT, width, end)
         y += _TOP + PANEL_HEIGHT + _BOTTOM
     finding = _finding(data, table, grid)
@@ -82,11 +83,13 @@ def _step(starts: list[float]) -> float:
 
 def _cells(
     canvas: _frame.Canvas, x: float, y: float, width: float, mine: pl.DataFrame,
-    bounds: tuple[int, int], end: float, most: int,
+    bounds: tuple[int, int], times: tuple[float, float], most: int,
 ) -> None:
-    low, high = bounds
+    """Draw a run's cells; `times` are the end of the axis and that of the run."""
+    (low, high), (end, time) = bounds, times
     starts = sorted(set(mine["t_s"].to_list()))
-    columns = max(1, min(400, round(end / _step(starts)))) if len(starts) > 1 else 1
+    step = _step(starts) if len(starts) > 1 else time
+    columns = max(1, min(400, round(end / step)))
     rows = [[0.0] * columns for _ in range(high - low)]
     full = math.log1p(most)
     for t_s, level, count in mine.select("t_s", "level", "count").iter_rows():
