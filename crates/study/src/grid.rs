@@ -252,9 +252,8 @@ fn check_nested(swept: &[(Vec<String>, &Axis, usize)]) -> Result<(), Failure> {
         let help = match below {
             [_, key] => {
                 let value = axis.values.first().map_or(String::new(), |(value, _)| value.label());
-                format!(
-                    "sweep both with one axis: {above} = [..., {{ {name} = {{ {key} = {value} }} }}]"
-                )
+                let table = format!("{{ {name} = {{ {key} = {value} }} }}");
+                format!("sweep both with one axis: {above} = [..., {table}]")
             }
             _ => format!("sweep both with one axis: the values of `{above}` may be tables"),
         };

@@ -465,7 +465,8 @@ mod tests {
     #[test]
     fn points_that_are_the_same_run_are_said() {
         let text = "[device.ssd]\n[workload.fio]\n[run]\nrequests = 9\n[sweep]\n\
-                    'device.ssd.gc' = ['d-choices', { d-choices = { d = 10 } }]\n'study.seed' = [1, 2]\n";
+                    'device.ssd.gc' = ['d-choices', { d-choices = { d = 10 } }]\n\
+                    'study.seed' = [1, 2]\n";
         let notes = PlannedStudy::parse("t", text).unwrap().notes;
         assert_eq!(notes.len(), 1, "{notes:?}");
         assert!(notes[0].contains("are the same run, by its digest (2 runs"), "{notes:?}");

@@ -290,8 +290,8 @@ fn is_choice(key: &str) -> bool {
     key == "over_provisioning" || is_policy()
 }
 
-/// What `value`, which stands at the key `key`, chooses in place of a name along `below`: (that name,
-/// the other one). `None` where `below` lies in what is chosen.
+/// What `value`, which stands at the key `key`, chooses in place of a name along `below`: (that
+/// name, the other one). `None` where `below` lies in what is chosen.
 pub(crate) fn other_choice(key: &str, value: &Node, below: &[String]) -> Option<(String, String)> {
     let [name, rest @ ..] = below else { return None };
     let other = match (&value.data, value.get(name)) {
