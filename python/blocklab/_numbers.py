@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from decimal import Decimal
 
 THIN = "\u202f"  # narrow no-break space, between thousands
 SPACE = "\u00a0"  # no-break space, before a unit
@@ -51,9 +52,17 @@ def _cut(value: float, digits: int) -> float:
     return float(f"{value:.{digits}g}")
 
 
-def percent(share: float) -> str:
+def percent(share: float, digits: int = 2) -> str:
     """A share as per cent."""
-    return f"{significant(100 * share, 2)}{SPACE}%"
+    return f"{significant(100 * share, digits)}{SPACE}%"
+
+
+def exact(value: float) -> str:
+    """`value` with every digit that was written, thousands apart, never in exponent form."""
+    if not math.isfinite(value):
+        return f"{value:g}"
+    text = f"{Decimal(f'{value:.12g}'):,f}".replace(",", THIN)
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 @functools.cache
@@ -73,6 +82,33 @@ def unit(name: str) -> str:
 def spoken(name: str, value: float) -> str:
     """The value of the metric `name` as a sentence says it."""
     return f"{value:.2f}" if unit(name) == "1" else metric(name, value)
+
+
+def bound(name: str, value: float) -> str:
+    """A value of the metric `name` that somebody wrote: a rounded bound would be another one."""
+    kind = unit(name)
+    to_micros = {"us": 1.0, "ms": 1e3, "s": 1e6}.get(kind)
+    if to_micros is not None:
+        micros = value * to_micros
+        limits = ((1.0, "ns", 1e3), (1e3, "µs", 1.0), (1e6, "ms", 1e-3))
+        name, scale = next(
+            ((short, scale) for limit, short, scale in limits if abs(micros) < limit), ("s", 1e-6))
+        return f"{exact(micros * scale)}{SPACE}{name}"
+    match kind:
+        case "share":
+            return f"{exact(100 * value)}{SPACE}%"
+        case "1/s":
+            return f"{exact(value)}{SPACE}/s"
+        case "MB/s" | "MiB/s" | "MB" | "MiB" | "KiB" as known:
+            return f"{exact(value)}{SPACE}{known}"
+    return exact(value)
+
+
+def measured(name: str, value: float | None) -> str:
+    """The value of the metric `name` beside a bound: a share has the digits of one."""
+    if value is not None and math.isfinite(value) and unit(name) == "share":
+        return percent(value, 3)
+    return metric(name, value)
 
 
 def metric(name: str, value: float | None) -> str:

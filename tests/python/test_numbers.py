@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from blocklab import _numbers as numbers
@@ -37,3 +39,16 @@ def test_a_time_takes_the_unit_that_fits(micros: float, text: str) -> None:
 )
 def test_a_metric_carries_its_unit(name: str, value: float | None, text: str) -> None:
     assert numbers.metric(name, value).replace(numbers.SPACE, " ") == text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [("utilisation_mean", 0.996, "99.6 %"), ("utilisation_mean", 1.0, "100 %"),
+     ("read_latency_us_p99", 9.996, "9.996 µs"), ("read_latency_us_p99", 1000, "1 ms"),
+     ("simulated_s", 200.5, "200.5 s"), ("iops", 99999.6, "99\u202f999.6 /s"),
+     ("waf", 1.88, "1.88"),
+     ("", 12345678.25, "12\u202f345\u202f678.25"), ("waf", 1e-7, "0.0000001"),
+     ("host_requests", math.inf, "inf")],
+)
+def test_a_bound_is_what_was_written(name: str, value: float, text: str) -> None:
+    assert numbers.bound(name, value).replace(numbers.SPACE, " ") == text

@@ -17,6 +17,7 @@ from blocklab.plots import (
     _frame,
     _parts,
     _style,
+    latency_heatmap,
     mapping,
     percentiles,
     registry,
@@ -34,6 +35,26 @@ def test_the_curve_reaches_one_request_at_the_slowest() -> None:
     assert (pytest.approx(1.0), 1.0) in curve, "90 % finish within the first bucket"
     assert (pytest.approx(3.0), 5.0) in curve, "99.9 % finish within the second"
     assert curve == sorted(curve)
+
+
+def read_at(curve: list[tuple[float, float]], share: float) -> float:
+    """What the straight lines of a curve say at a percentile."""
+    nines = -math.log10(1 - share)
+    for (x, y), (to_x, to_y) in zip(curve, curve[1:], strict=False):
+        if x <= nines <= to_x and to_x > x:
+            return 10 ** (math.log10(y) + (math.log10(to_y / y)) * (nines - x) / (to_x - x))
+    raise AssertionError(f"{share} is not on the curve")
+
+
+def test_the_curve_says_what_the_percentiles_say() -> None:
+    counts = pl.DataFrame({"latency_ns": [1000, 5_000_000], "count": [60_000, 40_000]})
+    curve = percentiles._curve(counts)
+    for share, micros in ((0.5, 1.0), (0.59, 1.0), (0.61, 5000.0), (0.9, 5000.0), (0.99, 5000.0)):
+        assert read_at(curve, share) == pytest.approx(micros), share
+    # What is too narrow to be seen is within the next step.
+    thin = pl.DataFrame({"latency_ns": [1000, 2000, 5_000_000], "count": [90_000, 20, 9980]})
+    assert read_at(percentiles._curve(thin), 0.95) == pytest.approx(5000.0)
+    assert read_at(percentiles._curve(thin), 0.8) == pytest.approx(1.0)
 
 
 def test_the_axis_names_every_nine(tmp_path: Path) -> None:
@@ -147,6 +168,67 @@ def test_one_bin_is_as_wide_as_the_run(tmp_path: Path, monkeypatch: pytest.Monke
         tmp_path / "one", devices=("slc",), workloads=("fio",), requests=400)
     found = strips(monkeypatch, directory, [("read", 0.0, 240_000_000)])
     assert found == {"read": [(0.0, 2.0), (120.0, 0.0)]}
+
+
+def test_the_time_axis_of_one_bin_ends_with_the_run(tmp_path: Path) -> None:
+    data = repeated(tmp_path / "one", {"simulated_s": [0.0144]})
+    for name in ("heatmap", "units"):
+        file = data.path / f"{name}.parquet"
+        pl.read_parquet(file).filter(pl.col("t_s") == 0).write_parquet(file)
+    for draw in (latency_heatmap.draw, utilisation.draw):
+        figure = draw(RunDirectory(data.path))
+        assert figure is not None
+        texts = re.findall(r">([^<]*)</text>", figure.svg)
+        assert "10 ms" in texts and not [text for text in texts if text.endswith(" s")], texts
+
+
+def test_a_percentile_of_few_requests_is_no_headline(tmp_path: Path) -> None:
+    few = {"read_iops": [500 / 120], "write_iops": [1000.0]}
+    title = percentiles.draw(repeated(tmp_path / "one", few)).title  # type: ignore[union-attr]
+    assert title.startswith("Median of reads ") and "p99" not in title, title
+    two = {name: values * 2 for name, values in few.items()} | {
+        "read_latency_us_p50": [100.0, 300.0]}
+    both = percentiles.draw(repeated(tmp_path / "two", two, devices=("slc", "mlc")))
+    assert both is not None and both.title == "Median of reads: mlc takes 3.0 times as long as slc"
+    fewer = repeated(tmp_path / "three", {"read_iops": [10 / 120]})
+    assert percentiles._finding(fewer) == "Latency by percentile"
+
+
+def test_a_run_that_lacks_a_metric_is_no_run_of_few_requests(tmp_path: Path) -> None:
+    data = repeated(tmp_path / "one", {
+        "read_latency_us_p99": [20.0, None], "read_iops": [1000.0, 0.0],
+        "latency_us_p99": [None, None]}, axes={"rw": ["randread", "randwrite"]})
+    assert any("99 % of reads finish within" in sentence for sentence in verdict._sentences(data))
+
+
+@pytest.mark.parametrize(("study", "busy", "words"), [
+    ("[workload.fio]\n", 0.97, "Mean throughput: the devices are within 3 % of each other"),
+    ("[workload.fio]\n", 0.2, "Mean throughput: the devices are within 3 % of each other"),
+    ("[workload.trace]\nfile = 'a'\nreplay = 'back-to-back'\n", 0.2,
+     "Mean throughput: the devices are within 3 % of each other"),
+    ("[workload.trace]\nfile = 'a'\n", 0.95,
+     "Mean throughput: the devices are within 3 % of each other"),
+    ("[workload.trace]\nfile = 'a'\nreplay.timestamps.scale = 2\n", 0.4, "Every device keeps up"),
+])
+def test_a_device_keeps_up_with_what_does_not_wait_for_it(
+    tmp_path: Path, study: str, busy: float, words: str
+) -> None:
+    data = repeated(tmp_path / "one", {
+        "throughput_mb_s": [155.0, 154.0], "utilisation_max": [busy, 0.3]},
+        devices=("greedy", "fifo"))
+    (data.path / "study.toml").write_text(study)
+    assert throughput._finding(RunDirectory(data.path)).startswith(words)
+
+
+def test_a_workload_of_one_device_compares_none(tmp_path: Path) -> None:
+    data = repeated(tmp_path / "one", {"throughput_mb_s": [155.0, None]}, devices=("a", "b"))
+    assert throughput._finding(data) == "Mean throughput 155\u00a0MB/s"
+    four = write_run_directory(tmp_path / "two", devices=("a", "b"), workloads=("x", "y"))
+    result = json.loads((four / "result.json").read_text())
+    for run, value in zip(result["runs"], (100.0, None, 100.0, 300.0), strict=True):
+        run["metrics"]["throughput_mb_s"] = value
+    (four / "result.json").write_text(json.dumps(result))
+    assert "the devices are within 3 %" in throughput._finding(RunDirectory(four))
 
 
 def test_a_long_run_of_few_bins_stays_small() -> None:

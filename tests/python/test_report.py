@@ -8,17 +8,19 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
+import polars as pl
 import pytest
 from synthetic import write_run_directory
 
 import blocklab
 from blocklab import StudyError
-from blocklab._report import page
+from blocklab._report import page, verdict
 from blocklab.plots import MAX_FIGURES
 from blocklab.report import write_figure
 from blocklab.rundir import RunDirectory
@@ -255,6 +257,42 @@ def test_a_large_sweep_stays_readable(tmp_path: Path) -> None:
     text = Page(html).text
     assert "12 of 18 grid points are drawn" in text
     assert "d-choices d=10" in text
+
+
+def test_bounds_are_as_they_were_written(tmp_path: Path) -> None:
+    directory = write_run_directory(tmp_path / "one", devices=("slc",), workloads=("fio",))
+    study = directory / "study.toml"
+    study.write_text(
+        "[[expect]]\ntext = 'a'\nmetric = 'utilisation_mean'\nmin = 0.996\n"
+        "[[expect]]\ntext = 'b'\nmetric = 'read_latency_us_p99'\nmax = 9.996\n")
+    judged = verdict.judge(RunDirectory(directory))
+    wanted = [expectation.wanted for expectation in judged.expectations]
+    assert wanted == ["at least 99.6\u00a0%", "at most 9.996\u00a0µs"]
+
+
+def test_a_report_of_many_runs_takes_seconds(tmp_path: Path) -> None:
+    runs = 2000
+    directory = write_run_directory(
+        tmp_path / "many", devices=("slc",), workloads=("fio",), requests=400,
+        axes={"study.seed": [*range(20)]})
+    # Their tables are those of twenty runs again and again: made-up numbers take their time, too.
+    file = directory / "result.json"
+    result = json.loads(file.read_text())
+    result["runs"] = [
+        {**run, "label": f"seed={seed}", "params": {"study.seed": seed, "repeat": 0}}
+        for seed in range(runs) for run in [result["runs"][seed % 20]]]
+    file.write_text(json.dumps(result))
+    for name in ("latency", "series", "heatmap", "units"):
+        table = pl.read_parquet(directory / f"{name}.parquet")
+        if "t_s" in table.columns:
+            table = table.filter(pl.col("t_s") < 3)
+        more = pl.DataFrame({"more": range(0, runs, 20)}, schema={"more": pl.UInt32})
+        table.join(more, how="cross").with_columns(
+            run=pl.col("run") + pl.col("more")).drop("more").write_parquet(
+            directory / f"{name}.parquet")
+    began = time.process_time()
+    page.render(RunDirectory(directory))
+    assert time.process_time() - began < 20
 
 
 @pytest.mark.parametrize("lost", ["latency", "series", "heatmap", "units", "wear", "counters"])

@@ -88,9 +88,10 @@ pub(crate) fn lines(
         Format::Markdown => presets::ASCII_MARKDOWN,
         _ => presets::NOTHING,
     });
-    table.set_header(columns.iter().map(|column| column.heading.as_str()));
+    let escaped = |cell: &str| if format == Format::Markdown { escaped(cell) } else { cell.into() };
+    table.set_header(columns.iter().map(|column| escaped(&column.heading)));
     for row in 0..shown {
-        table.add_row(columns.iter().map(|column| column.cells[row].as_str()));
+        table.add_row(columns.iter().map(|column| escaped(&column.cells[row])));
     }
     let numbers = columns.iter().enumerate().filter(|(_, column)| column.is_number);
     for (index, _) in numbers {
@@ -103,6 +104,21 @@ pub(crate) fn lines(
         lines.push(format!("... and {} more runs; --all shows them", runs.len() - shown));
     }
     Ok(lines)
+}
+
+/// A cell of a table of Markdown: a bar would end it, and what looks like HTML would be that.
+fn escaped(cell: &str) -> String {
+    let mut text = String::with_capacity(cell.len());
+    for letter in cell.chars() {
+        match letter {
+            '|' | '\\' => text.extend(['\\', letter]),
+            '<' => text += "&lt;",
+            '&' => text += "&amp;",
+            '\n' | '\r' => text.push(' '),
+            _ => text.push(letter),
+        }
+    }
+    text
 }
 
 /// What a table of these takes, with a blank on both sides of each.
@@ -246,6 +262,24 @@ mod tests {
         assert_eq!(digits([1.7, -12.0].into_iter()), 2);
         assert_eq!(digits([1e-9].into_iter()), 6);
         assert_eq!(digits(std::iter::empty()), 0);
+    }
+
+    #[test]
+    fn a_bar_in_a_label_ends_no_cell_of_markdown() {
+        let text = "[workload.fio]\n[run]\nrequests = 9\n[devices]\n\
+                    'a|<i>x</i>\\b'.null = {}\nplain.null = {}\n";
+        let plan = PlannedStudy::parse("t", text).unwrap();
+        let folder = std::env::temp_dir().join(format!("blocklab-bar-{}", std::process::id()));
+        let options = study::Options { out: Some(folder.join("out")), ..study::Options::default() };
+        let results = study::run(&plan, &options, &study::Watch::new(&plan));
+        std::fs::remove_dir_all(folder).unwrap();
+        let runs = results.unwrap().runs;
+        let lines = lines(&plan, &runs, Format::Markdown, true).unwrap();
+        let bars = |line: &String| line.replace("\\|", "").matches('|').count();
+        assert!(lines.iter().all(|line| bars(line) == bars(&lines[0])), "{lines:?}");
+        assert!(lines[2].starts_with(r"| a\|&lt;i>x&lt;/i>\\b |"), "{lines:?}");
+        let plain = super::lines(&plan, &runs, Format::Table, true).unwrap();
+        assert!(plain[1].contains(r"a|<i>x</i>\b"), "{plain:?}");
     }
 
     #[test]

@@ -67,7 +67,9 @@ pub(crate) fn answer(plan: &PlannedStudy, runs: &Runs) -> Option<Answer> {
     for axis in swept.take(SENTENCES_MAX) {
         text += &Cases::of(&points, axis, &axes).change(axis).unwrap_or_default();
     }
-    text += &few::requests(&metric, runs.iter().map(|(_, metrics)| *metrics))
+    // A run that does not define it is not what the sentence is about.
+    let told = runs.iter().filter(|(_, metrics)| metrics.get(&metric).is_some_and(Option::is_some));
+    text += &few::requests(&metric, told.map(|(_, metrics)| *metrics))
         .map(|few| format!(" That is no answer yet: {few}."))
         .unwrap_or_default();
     text += &chance::said(&selection, runs, plan.travels()).unwrap_or_default();
@@ -395,6 +397,8 @@ fn span(metric: &str, values: impl Iterator<Item = f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Options;
+    use crate::run::{Watch, run};
 
     fn cases(values: &[&[f64]], labels: &[toml::Value]) -> Cases {
         let points: Vec<(Vec<(String, AxisValue)>, f64)> = values
@@ -424,6 +428,27 @@ mod tests {
         );
         let one = cases(&[&[50.0, 100.0]], &labels).sentence("iops", "device.by");
         assert!(one.ends_with("; 2 times as much with disk as with ssd"), "{one}");
+    }
+
+    #[test]
+    fn a_run_that_lacks_the_metric_makes_no_evidence_missing() {
+        let text = "[study]\nanswer = { metric = 'read_latency_us_p99' }\n\
+                    [device.null]\nlatency = '20us'\n[workload.fio]\n\
+                    [sweep]\n'workload.fio.rw' = ['randread', 'randwrite']\n";
+        let answer = |requests: u32| {
+            let text = format!("{text}[run]\nrequests = {requests}\n");
+            let plan = PlannedStudy::parse("few", &text).unwrap();
+            let folder = std::env::temp_dir().join(format!("blocklab-few-{}", std::process::id()));
+            let options = Options { out: Some(folder.join("out")), ..Options::default() };
+            let results = run(&plan, &options, &Watch::new(&plan));
+            std::fs::remove_dir_all(folder).unwrap();
+            results.unwrap().answer.unwrap().text
+        };
+        assert_eq!(answer(1000), "read_latency_us_p99 is 20 us.");
+        assert!(answer(20).ends_with(
+            "That is no answer yet: a run has 20 such requests, and this \
+                                      percentile takes 1,000."
+        ));
     }
 
     #[test]

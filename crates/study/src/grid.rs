@@ -17,7 +17,7 @@ use crate::files::{Files, read_text};
 use crate::library;
 use crate::load::{Loaded, unreadable};
 use crate::locate;
-use crate::tree::{Data, Node, Text};
+use crate::tree::{Data, Node, Text, other_choice};
 use crate::within;
 
 /// More runs than this are a mistake, and their plan alone would fill the memory.
@@ -33,6 +33,10 @@ pub(crate) struct Axis {
 impl Axis {
     pub(crate) fn values(&self) -> impl Iterator<Item = &AxisValue> {
         self.values.iter().map(|(value, _)| value)
+    }
+
+    fn path(&self) -> Vec<String> {
+        self.name.split('.').map(String::from).collect()
     }
 }
 
@@ -220,16 +224,70 @@ fn resolve(
             tree.assign(path, value.clone());
         }
     }
-    for (axis, index) in swept {
-        let path: Vec<String> = axis.name.split('.').map(String::from).collect();
-        check_model(&tree, &path, axis, choice)?;
-        tree.choose(&path, axis.values[index].1.clone());
+    let mut swept: Vec<_> =
+        swept.into_iter().map(|(axis, index)| (axis.path(), axis, index)).collect();
+    check_nested(&swept)?;
+    // What is chosen before what it is chosen with, in whatever order the document has them.
+    swept.sort_by_key(|(path, ..)| path.len());
+    for (path, axis, index) in &swept {
+        check_model(&tree, path, axis, choice)?;
+        tree.choose(path, axis.values[*index].1.clone());
     }
+    check_all_hold(&tree, &swept)?;
     loaded.within.iter().for_each(|setting| setting.lay_over(&mut tree));
     let block = block_of(&tree, files)?;
     let part = lay_part_under(&mut tree, files)?;
     lay_elevator_before(&mut tree)?;
     Ok((tree, part, block))
+}
+
+/// An axis below another one says nothing of a point where that one chooses something else: laid
+/// over it, it would choose anew, and the run would be of another policy than its label says.
+fn check_nested(swept: &[(Vec<String>, &Axis, usize)]) -> Result<(), Failure> {
+    let pairs = swept.iter().flat_map(|above| swept.iter().map(move |axis| (above, axis)));
+    for ((above, chooser, index), (path, axis, _)) in pairs {
+        let Some(below @ [_, ..]) = path.strip_prefix(&above[..]) else { continue };
+        let key = above.last().map_or("", String::as_str);
+        let found = other_choice(key, &chooser.values[*index].1, below);
+        let Some((name, other)) = found else { continue };
+        let (axis_name, above) = (&axis.name, &chooser.name);
+        let what = format!(
+            "the axis `{axis_name}` belongs to `{name}`, but the axis `{above}` chooses `{other}`"
+        );
+        let help = match below {
+            [_, key] => {
+                let value = axis.values.first().map_or(String::new(), |(value, _)| value.label());
+                let table = format!("{{ {name} = {{ {key} = {value} }} }}");
+                format!("sweep both with one axis: {above} = [..., {table}]")
+            }
+            _ => format!("sweep both with one axis: the values of `{above}` may be tables"),
+        };
+        return Err(Failure::input(what)
+            .at(axis.values[0].1.key.place())
+            .expected(format!("`{name}` in every value of `{above}`"))
+            .help(help));
+    }
+    Ok(())
+}
+
+/// Two axes below different names of one choice: the later one has replaced the other's.
+fn check_all_hold(tree: &Node, swept: &[(Vec<String>, &Axis, usize)]) -> Result<(), Failure> {
+    for (path, axis, _) in swept {
+        let depth = tree.find(path).depth;
+        if depth == path.len() {
+            continue;
+        }
+        let mut others = swept.iter().filter(|(other, ..)| other[..] != path[..]);
+        let other =
+            others.find(|(other, ..)| other.len() >= depth && other[..depth] == path[..depth]);
+        let other = other.map_or("another one", |(_, other, _)| &other.name);
+        let what = format!("the axes `{}` and `{other}` are of different choices", axis.name);
+        return Err(Failure::input(what)
+            .at(axis.values[0].1.key.place())
+            .expected(format!("one choice of `{}` at a time", path[..depth].join(".")))
+            .help("sweep one of the two, or the choice itself with tables as its values"));
+    }
+    Ok(())
 }
 
 /// An axis about one model says nothing of a point whose device is another one.

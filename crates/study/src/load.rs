@@ -60,6 +60,8 @@ pub(crate) fn lay(
 ) -> Result<Loaded, Failure> {
     let mut tree = Node::parse(text)?;
     let sweep = tree.get("sweep").cloned();
+    let document = sweep.iter().flat_map(Node::entries).map(|(axis, _)| axis.clone());
+    let document: Vec<String> = document.collect();
     let (mut late, mut within, mut set_axes) = (Vec::new(), Vec::new(), Vec::new());
     let sets = sets.iter().map(|set| parse_set(set)).collect::<Result<Vec<_>, _>>()?;
     within::check_names(&tree, &sets)?;
@@ -74,7 +76,7 @@ pub(crate) fn lay(
         if let Some(setting) = below_axis(&mut tree, &path, &value, &mut set_axes) {
             within.push(setting);
         } else {
-            apply(&mut tree, path, value, &mut late, &mut set_axes);
+            apply(&mut tree, path, value, &mut late, &mut set_axes, &document);
         }
     }
     let frame = locate::read::<Frame>(&tree)?;
@@ -176,25 +178,32 @@ fn below_axis(
     within
 }
 
+/// Lay one setting over the document, which swept `document`, in this order.
 fn apply(
     tree: &mut Node,
     path: Vec<String>,
     value: Node,
     late: &mut Vec<(Vec<String>, Node)>,
     gone: &mut Vec<String>,
+    document: &[String],
 ) {
     if let Some(mut sweep) = tree.take("sweep") {
         let dotted = path.join(".");
-        let axis = sweep.take(&dotted);
+        let axis = sweep.get(&dotted).cloned();
         // A list is the axis's own, unless its values are lists; one value is no axis.
         let list = axis.as_ref().is_some_and(|axis| is_list(&value) && !is_list_of_lists(axis));
         // One that an earlier setting ended begins again: the last word holds.
         let again = is_list(&value) && gone.contains(&dotted);
         gone.retain(|axis| !again || *axis != dotted);
         let list = list || again;
-        if list {
+        if list && axis.is_some() {
+            // Where it is: the grid and the answer go by the order of the axes.
             sweep.put(&dotted, value.clone());
-        } else if axis.is_some() {
+        } else if list {
+            let rank = |name: &str| document.iter().position(|axis| axis == name);
+            let own = rank(&dotted);
+            sweep.put_before(|other| own.is_some() && rank(other) > own, &dotted, value.clone());
+        } else if sweep.take(&dotted).is_some() {
             gone.push(dotted.clone());
         }
         for axis in inside(&sweep, &dotted, &value) {
@@ -401,6 +410,25 @@ mod tests {
         assert_eq!(tree["sweep"]["device.ssd.gc"][0].as_str(), Some("random"));
         let one = lay(["device.ssd.gc=['random']", "device.ssd.gc=greedy"]);
         assert_eq!(one.gone.axes, ["device.ssd.gc"]);
+    }
+
+    #[test]
+    fn an_axis_that_is_given_values_keeps_its_place() {
+        let text = "[device.ssd]\n[sweep]\n'device.ssd.gc' = ['fifo']\n'run.requests' = [1]\n\
+                    'study.seed' = [1]\n";
+        let order = |sets: &[&str]| -> Vec<String> {
+            let sets: Vec<String> = sets.iter().map(|set| set.to_string()).collect();
+            let loaded = lay("t", &Text::new("t", text), PathBuf::new(), &sets).unwrap();
+            let sweep = loaded.tree.get("sweep").unwrap().entries();
+            sweep.iter().map(|(axis, _)| axis.clone()).collect()
+        };
+        let own = ["device.ssd.gc", "run.requests", "study.seed"];
+        assert_eq!(order(&["device.ssd.gc=['random']"]), own);
+        assert_eq!(order(&["run.requests=[7]", "device.ssd.gc=['random']"]), own);
+        assert_eq!(order(&["run.requests=9", "run.requests=[7]"]), own);
+        assert_eq!(order(&["run.requests=9"]), [own[0], own[2]]);
+        let more = order(&["sweep.\"run.time\"=['1s']", "study.seed=[3]"]);
+        assert_eq!(more[..3], own);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use sim::{
     SnapshotError, Survivors,
 };
 
-use crate::timeline::first_width;
+use crate::timeline::Width;
 
 /// Counters at one moment: counts, then busy times, then levels, each in the device's order.
 type Reading = Vec<u64>;
@@ -16,16 +16,16 @@ type Reading = Vec<u64>;
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     bins_max: usize,
-    pub(crate) width: u64,
+    pub(crate) width: Width,
     /// The counters when measuring began.
     pub(crate) base: Counters,
-    /// Reading `i` was taken `i * width` after that; the last one at `last`.
+    /// Reading `i` was taken `width.start(i)` after that; the last one at `last`.
     pub(crate) readings: Vec<Reading>,
     /// The counters at the end.
     pub(crate) end: Counters,
     /// When the run ended, counted from the beginning of the measurement.
     pub(crate) last: u64,
-    /// Of all readings, those that were thrown away included.
+    /// Of all readings at the whole width, those that were thrown away included.
     peaks: Vec<Peak>,
 }
 
@@ -59,7 +59,7 @@ fn own_name<'a>(name: &'a str, parts: &[String]) -> &'a str {
 impl Series {
     /// What was counted in so much time, read at its beginning and at its end.
     pub(crate) fn between(base: Counters, end: Counters, time: Nanos) -> Series {
-        let width = time.0.max(1);
+        let width = Width::only(time.0.max(1));
         let mut series = Series { end, last: time.0, ..Series::new(2, width, base) };
         let ends = [series.base.clone(), series.end.clone()];
         ends.iter().for_each(|counters| series.read(counters));
@@ -67,7 +67,7 @@ impl Series {
     }
 
     /// No reading yet; the measurement begins with `base`.
-    fn new(bins_max: usize, width: u64, base: Counters) -> Series {
+    fn new(bins_max: usize, width: Width, base: Counters) -> Series {
         let (end, peaks) = (base.clone(), Peak::all(&base));
         Series { bins_max, width, base, readings: Vec::new(), end, last: 0, peaks }
     }
@@ -77,7 +77,12 @@ impl Series {
         let busy = since.units.iter().flat_map(|unit| unit.busy.iter().map(|(_, time)| time.0));
         let counts = since.counts.iter().map(|&(_, count)| count);
         let levels = since.levels.iter().map(|&(_, level)| level);
+        let is_whole = self.readings.len().is_multiple_of(self.width.per_whole());
         self.readings.push(counts.chain(busy).chain(levels).collect());
+        // What is read more often of a run that ends early is for its tables.
+        if !is_whole {
+            return;
+        }
         for peak in &mut self.peaks {
             let sum = peak.of.iter().filter_map(|&index| Some(since.levels.get(index)?.1)).sum();
             peak.largest = peak.largest.max(sum);
@@ -92,7 +97,7 @@ impl Series {
                 index += 1;
                 index % 2 == 1
             });
-            self.width *= 2;
+            self.width.double();
         }
     }
 
@@ -105,11 +110,16 @@ impl Series {
             let levels = &reading[reading.len() - self.end.levels.len()..];
             of.iter().map(|&index| levels[index]).sum::<u64>() as f64
         };
-        let values = self.readings.iter().map(sum);
+        let per_whole = self.width.per_whole();
+        let last = self.readings.len().saturating_sub(1);
+        let ends_between = (!last.is_multiple_of(per_whole)).then(|| &self.readings[last]);
+        let read = self.readings.iter().step_by(per_whole).chain(ends_between);
+        let values = read.map(sum);
         let peak = self.peaks.iter().find(|peak| peak.of == of);
         let largest = peak.map_or(0.0, |peak| peak.largest as f64);
         let max = values.clone().fold(largest, f64::max);
-        (!of.is_empty()).then(|| (values.sum::<f64>() / self.readings.len() as f64, max))
+        let count = values.clone().count() as f64;
+        (!of.is_empty()).then(|| (values.sum::<f64>() / count, max))
     }
 
     /// What was counted from the beginning of the measurement to its end.
@@ -127,7 +137,7 @@ pub(crate) struct Observed<'a> {
     due: Nanos,
     series: Option<Series>,
     bins_max: usize,
-    width: u64,
+    width: Width,
 }
 
 impl<'a> Observed<'a> {
@@ -137,7 +147,7 @@ impl<'a> Observed<'a> {
         bins_max: usize,
         expected: Option<Nanos>,
     ) -> Observed<'a> {
-        let width = first_width(bins_max, expected);
+        let width = Width::first(bins_max, expected);
         Observed { device, origin, due: origin, series: None, bins_max, width }
     }
 
@@ -158,7 +168,7 @@ impl<'a> Observed<'a> {
         while self.due <= now {
             series.read(&counters);
             series.thin_out();
-            self.due = self.origin + Nanos(series.readings.len() as u64 * series.width);
+            self.due = self.origin + Nanos(series.width.start(series.readings.len() as u64));
         }
     }
 
@@ -169,7 +179,7 @@ impl<'a> Observed<'a> {
         let mut series = self.series.take().expect("a reading was just taken");
         series.end = counters;
         series.last = end.since(self.origin).0;
-        if series.last > (series.readings.len() as u64 - 1) * series.width {
+        if series.last > series.width.start(series.readings.len() as u64 - 1) {
             let end = series.end.clone();
             series.read(&end);
         }
@@ -250,9 +260,29 @@ mod tests {
         counters
     }
 
+    /// Whatever the tables have: the means and peaks are of the readings at the whole width.
+    #[test]
+    fn more_readings_of_a_short_run_move_no_level() {
+        let levels = [3, 8, 1, 9, 4, 5, 2, 7];
+        for end in 2..=levels.len() {
+            let read = |width: Width, every: usize| {
+                let mut series = Series::new(100, width, counted(0, 0));
+                let at_grid = (0..end).step_by(every);
+                at_grid.for_each(|at| series.read(&counted(levels[at], 0)));
+                if !(end - 1).is_multiple_of(every) {
+                    series.read(&counted(levels[end - 1], 0));
+                }
+                series.level(|name| name == "ram").unwrap()
+            };
+            let fine = Width::first(1, Some(Nanos(4_000)));
+            assert_eq!(fine.per_whole(), 4);
+            assert_eq!(read(fine, 1), read(Width::only(4_063), 4), "{end}");
+        }
+    }
+
     #[test]
     fn a_peak_outlives_the_reading_that_saw_it() {
-        let mut series = Series::new(4, 1, counted(0, 0));
+        let mut series = Series::new(4, Width::only(1), counted(0, 0));
         for (outer, inner) in [(1, 0), (9, 1), (1, 0), (5, 7), (1, 0)] {
             series.read(&counted(outer, inner));
         }

@@ -167,6 +167,7 @@ impl PlannedStudy {
         outline::narrow(&mut loaded);
         let digests: Vec<&str> = runs.iter().map(|run| run.digest.as_str()).collect();
         let digest = digest::of(&digests);
+        loaded.notes.extend(same_twice(&runs));
         let resolved = toml::to_string(&within::at_each(&loaded.tree, &loaded.late).to_value());
         Ok(PlannedStudy {
             digest,
@@ -184,6 +185,19 @@ impl PlannedStudy {
             runner,
         })
     }
+}
+
+/// What a reader must know of points that are one and the same run: an axis changes nothing there.
+fn same_twice(runs: &[PlannedRun]) -> Option<String> {
+    let mut known = BTreeMap::new();
+    let twice = runs.iter().filter_map(|run| Some((known.insert(&run.digest, run)?, run)));
+    let twice: Vec<_> = twice.collect();
+    let (one, other) = twice.first()?;
+    let others = match twice.len() {
+        1 => String::new(),
+        more => format!(" ({} runs are the same as another one)", more),
+    };
+    Some(format!("{} and {} are the same run, by its digest{others}", one.label, other.label))
 }
 
 fn plan_run(
@@ -389,6 +403,80 @@ mod tests {
         let again = PlannedStudy::parse("t", &once.resolved).unwrap();
         assert_eq!(again.digest, once.digest);
         assert_ne!(PlannedStudy::parse("t", text).unwrap().digest, once.digest);
+    }
+
+    #[test]
+    fn an_axis_below_a_choice_is_of_the_points_that_choose_it() {
+        let study = |axes: &str| {
+            let text =
+                format!("[device.ssd]\n[workload.fio]\n[run]\nrequests = 9\n[sweep]\n{axes}");
+            PlannedStudy::parse("t", &text)
+        };
+        let gc = |values: &str| format!("'device.ssd.gc' = {values}\n");
+        let d = "'device.ssd.gc.d-choices.d' = [3, 4]\n";
+        let op = "'device.ssd.over_provisioning";
+        let variant = "device.ssd.mapping.block.variant.nftl-n.replacements";
+        let mapping = "'device.ssd.mapping' = ['page', { block = { variant = 'nftl-1' } }]\n";
+        for (axes, line, names) in [
+            (
+                gc("['greedy', 'random']") + d,
+                7,
+                ["gc.d-choices.d`", "`device.ssd.gc` chooses `greedy`"],
+            ),
+            (
+                d.to_string() + &gc("['greedy', 'random']"),
+                6,
+                ["gc.d-choices.d`", "`device.ssd.gc` ch"],
+            ),
+            (gc("['d-choices', 'fifo']") + d, 7, ["gc.d-choices.d`", "chooses `fifo`"]),
+            (
+                gc("[{ windowed = { window = 3 } }]") + d,
+                7,
+                ["gc.d-choices.d`", "chooses `windowed`"],
+            ),
+            (format!("{op}' = ['7%']\n{op}.live_percent' = [70]\n"), 7, ["live_percent`", "`7%`"]),
+            (format!("{mapping}'{variant}' = [2]\n"), 7, ["belongs to `block`", "chooses `page`"]),
+            (
+                format!("{}'{variant}' = [2]\n", mapping.replace("'page', ", "")),
+                7,
+                ["belongs to `nftl-n`", "chooses `nftl-1`"],
+            ),
+            (
+                format!("{d}'device.ssd.gc.windowed.window' = [5]\n"),
+                6,
+                ["gc.d-choices.d`", "`device.ssd.gc.windowed.window` are of different choices"],
+            ),
+        ] {
+            let error = study(&axes).map(|plan| plan.digest).unwrap_err().to_string();
+            let found = names.iter().all(|name| error.contains(name));
+            assert!(found && error.contains(&format!("t:{line}:")), "{error}");
+        }
+        // In either order, and where the axis above is no choice.
+        let points = |axes: &str| {
+            let plan = study(axes).unwrap();
+            assert_eq!(plan.notes, [""; 0]);
+            let mut digests: Vec<_> = plan.runs.iter().map(|run| run.digest.clone()).collect();
+            digests.sort();
+            digests
+        };
+        let (first, last) = (gc("['d-choices']") + d, d.to_string() + &gc("['d-choices']"));
+        assert_eq!(points(&first), points(&last));
+        assert_eq!(points(&(d.to_string() + &gc("[{ d-choices = {} }]"))), points(&first));
+        let buffer = "'device.ssd.buffer' = [{ capacity = '1MiB' }, { capacity = '2MiB' }]\n";
+        assert_eq!(
+            points(&format!("{buffer}'device.ssd.buffer.destage_depth' = [2, 3]\n")).len(),
+            4
+        );
+    }
+
+    #[test]
+    fn points_that_are_the_same_run_are_said() {
+        let text = "[device.ssd]\n[workload.fio]\n[run]\nrequests = 9\n[sweep]\n\
+                    'device.ssd.gc' = ['d-choices', { d-choices = { d = 10 } }]\n\
+                    'study.seed' = [1, 2]\n";
+        let notes = PlannedStudy::parse("t", text).unwrap().notes;
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].contains("are the same run, by its digest (2 runs"), "{notes:?}");
     }
 
     #[test]

@@ -49,6 +49,7 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     let mut workload = Shifted::new(setup.build_workload()?, start, progress);
     // A fio job may ask for a ramp of its own.
     section.ramp.0 = section.ramp.0.max(workload.measure_from());
+    // At most: the requests, or the workload, may end before.
     let expected = section.time.map(|time| time.0);
     let began = Instant::now();
     let mut recorder = Recorder::new(start, section.ramp.0, expected, progress);

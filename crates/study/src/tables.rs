@@ -138,8 +138,8 @@ fn units(series: &Series) -> Vec<Column> {
         for (kind, _) in &unit.busy {
             let mut carried = 0_i64;
             for (i, pair) in series.readings.windows(2).enumerate() {
-                let start = i as u64 * series.width;
-                let length = series.width.min(series.last.saturating_sub(start)).max(1);
+                let (start, end) = (series.width.start(i as u64), series.width.start(i as u64 + 1));
+                let length = end.min(series.last).saturating_sub(start).max(1);
                 let booked = carried + pair[1][column].wrapping_sub(pair[0][column]) as i64;
                 let within = booked.clamp(0, length as i64);
                 carried = booked - within;
@@ -157,7 +157,7 @@ fn units(series: &Series) -> Vec<Column> {
 fn counters(series: &Series) -> Vec<Column> {
     let (mut t, mut names, mut values) = (Vec::new(), Vec::new(), Vec::new());
     for (i, reading) in series.readings.iter().enumerate() {
-        let at = (i as u64 * series.width).min(series.last);
+        let at = series.width.start(i as u64).min(series.last);
         let levels = &reading[reading.len() - series.base.levels.len()..];
         let counts = series.base.counts.iter().zip(reading);
         for ((name, _), value) in counts.chain(series.base.levels.iter().zip(levels)) {

@@ -71,11 +71,11 @@ fn bucket(latency: u64) -> usize {
     Buckets::of(latency.min(LATENCY_MAX))
 }
 
-/// Bins of equal width that double their width when the run gets longer than expected.
+/// Bins of equal width that double their width when the run gets longer.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     bins_max: usize,
-    width: u64,
+    width: Width,
     current: usize,
     /// The current bin is `start..end`.
     start: u64,
@@ -87,8 +87,9 @@ pub(crate) struct Timeline {
 impl Timeline {
     /// At most `bins_max` (even) bins; `expected` is the length of the run, where it is known.
     pub(crate) fn new(bins_max: usize, expected: Option<Nanos>) -> Timeline {
-        let width = first_width(bins_max, expected);
-        Timeline { bins_max, width, current: 0, start: 0, end: width, bins: Default::default() }
+        let width = Width::first(bins_max, expected);
+        let (end, bins) = (width.start(1), Default::default());
+        Timeline { bins_max, width, current: 0, start: 0, end, bins }
     }
 
     /// Count a request of operation `op` that completed at `at`.
@@ -109,19 +110,19 @@ impl Timeline {
 
     #[cold]
     fn seek(&mut self, at: u64) {
-        while at / self.width >= self.bins_max as u64 {
-            self.width *= 2;
+        while self.width.bin(at) >= self.bins_max as u64 {
+            self.width.double();
             self.bins.iter_mut().for_each(halve);
         }
-        self.current = (at / self.width) as usize;
-        self.start = self.current as u64 * self.width;
-        self.end = self.start + self.width;
+        self.current = self.width.bin(at) as usize;
+        self.start = self.width.start(self.current as u64);
+        self.end = self.width.start(self.current as u64 + 1);
     }
 
     /// The bins of operation `op`, by (start, bin), without the empty ones.
     pub(crate) fn bins(&self, op: usize) -> impl Iterator<Item = (Nanos, &Bin)> {
         let bins = self.bins[op].iter().enumerate().filter(|(_, bin)| bin.requests > 0);
-        bins.map(|(i, bin)| (Nanos(i as u64 * self.width), bin))
+        bins.map(|(i, bin)| (Nanos(self.width.start(i as u64)), bin))
     }
 
     /// All operations together.
@@ -131,16 +132,59 @@ impl Timeline {
         for bins in &self.bins {
             all.iter_mut().zip(bins).for_each(|(sum, bin)| sum.merge(bin));
         }
-        let start = |i: usize| Nanos(i as u64 * self.width);
+        let start = |i: usize| Nanos(self.width.start(i as u64));
         let bins = all.into_iter().enumerate().filter(|(_, bin)| bin.requests > 0);
         bins.map(|(i, bin)| (start(i), bin)).collect()
     }
 }
 
-/// The width to begin with: a run of the expected length just fits.
-pub(crate) fn first_width(bins_max: usize, expected: Option<Nanos>) -> u64 {
-    // Requests issued just before the end complete after it; 1/64 of room keeps them inside.
-    expected.map_or(1_000, |time| (time.0 + time.0 / 64).div_ceil(bins_max as u64).max(1))
+/// The width of a bin that is known at once.
+const WIDTH_MIN: u64 = 1_000;
+
+/// The width of bins: `whole`, halved some times. A run that ends long before what was expected of
+/// it has as many bins as another; one that does not ends with bins of the whole width.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Width {
+    whole: u64,
+    halvings: u32,
+}
+
+impl Width {
+    /// To begin with; doubled often enough, a run of the expected length just fits.
+    pub(crate) fn first(bins_max: usize, expected: Option<Nanos>) -> Width {
+        // Requests issued just before the end complete after it; 1/64 of room keeps them inside.
+        let fits = |time: Nanos| (time.0 + time.0 / 64).div_ceil(bins_max as u64).max(1);
+        let whole = expected.map_or(WIDTH_MIN, fits);
+        Width { whole, halvings: (whole / WIDTH_MIN).max(1).ilog2() }
+    }
+
+    /// Always the same.
+    pub(crate) fn only(whole: u64) -> Width {
+        Width { whole, halvings: 0 }
+    }
+
+    /// Bins that are together as wide as the whole.
+    pub(crate) fn per_whole(self) -> usize {
+        1 << self.halvings
+    }
+
+    pub(crate) fn double(&mut self) {
+        match self.halvings.checked_sub(1) {
+            Some(halvings) => self.halvings = halvings,
+            None => self.whole *= 2,
+        }
+    }
+
+    /// Where bin `index` begins: the begin of every second bin is that of one of twice the width.
+    pub(crate) fn start(self, index: u64) -> u64 {
+        let exact = u128::from(index) * u128::from(self.whole);
+        u64::try_from(exact.div_ceil(1 << self.halvings)).unwrap_or(u64::MAX)
+    }
+
+    /// The bin that a moment is in.
+    fn bin(self, at: u64) -> u64 {
+        ((u128::from(at) << self.halvings) / u128::from(self.whole)) as u64
+    }
 }
 
 fn halve(bins: &mut Vec<Bin>) {
@@ -173,7 +217,49 @@ mod tests {
         assert_eq!(all.iter().map(|(_, bin)| bin.bytes).sum::<u64>(), 10_000 * 512);
         assert_eq!(all.iter().flat_map(|(_, bin)| bin.heat()).map(|(_, n)| n).sum::<u64>(), 10_000);
         let last = timeline.bins(1).last().unwrap();
-        assert!(last.0.0 + timeline.width > 9_999 * 777);
+        assert!(last.0.0 + timeline.width.start(1) > 9_999 * 777);
+    }
+
+    #[test]
+    fn a_run_of_the_expected_length_has_bins_of_that_and_a_short_one_smaller_ones() {
+        let expected = Nanos(10_000_000_007);
+        let whole = (expected.0 + expected.0 / 64).div_ceil(400);
+        for (step, bins) in [(25_000_003, 390..401), (35_999, 200..401)] {
+            let mut timeline = Timeline::new(400, Some(expected));
+            let mut at_once = Timeline::new(400, Some(expected));
+            at_once.width = Width::only(whole);
+            at_once.end = whole;
+            for i in 0..400u64 {
+                timeline.record(0, i * step, 50 + i % 100, 512);
+                at_once.record(0, i * step, 50 + i % 100, 512);
+            }
+            assert!(bins.contains(&timeline.all().len()), "{}", timeline.all().len());
+            let rows = |timeline: &Timeline| -> Vec<_> {
+                let all = timeline.all().into_iter();
+                all.map(|(at, bin)| (at, bin.requests, bin.latency_max, bin.quantile(0.5)))
+                    .collect()
+            };
+            assert_eq!(rows(&timeline) == rows(&at_once), step > whole / 2);
+        }
+    }
+
+    #[test]
+    fn bins_of_half_the_width_lie_within_those_of_the_whole() {
+        let mut width = Width::first(8, Some(Nanos(99_999_999)));
+        assert!(width.halvings > 10 && width.start(1) >= WIDTH_MIN);
+        while width.halvings > 0 {
+            let fine = width;
+            width.double();
+            for bin in 0..50 {
+                let start = width.start(bin);
+                assert_eq!(start, fine.start(2 * bin));
+                assert_eq!((width.bin(start), fine.bin(start)), (bin, 2 * bin));
+                assert!(bin == 0 || width.bin(start - 1) == bin - 1);
+            }
+        }
+        let whole = width.start(1);
+        width.double();
+        assert_eq!(width.start(1), 2 * whole);
     }
 
     #[test]

@@ -14,6 +14,8 @@ use toml::de::{DeTable, DeValue};
 
 use config::{Failure, FilePlace};
 
+use crate::axis_value::AxisValue;
+
 /// A text that configuration came from.
 #[derive(Debug)]
 pub(crate) struct Text {
@@ -245,6 +247,13 @@ impl Node {
         self.value = over.value;
     }
 
+    /// Put an entry into a table that has none of that name, before the first one that `is_later`.
+    pub(crate) fn put_before(&mut self, is_later: impl Fn(&str) -> bool, key: &str, node: Node) {
+        let Data::Table(table) = &mut self.data else { return self.put(key, node) };
+        let at = table.iter().position(|(other, _)| is_later(other)).unwrap_or(table.len());
+        table.insert(at, (key.to_string(), node));
+    }
+
     /// Walk as far along a path as the tree goes.
     pub(crate) fn find(&self, path: &[String]) -> Reached<'_> {
         let mut found = Reached { node: self, depth: 0 };
@@ -279,6 +288,23 @@ fn is_choice(key: &str) -> bool {
     let is_model = ["device", "workload", "trace"].contains(&key);
     let is_policy = || SLOTS.iter().any(|slot| slot.slot == key) && !is_model;
     key == "over_provisioning" || is_policy()
+}
+
+/// What `value`, which stands at the key `key`, chooses in place of a name along `below`: (that
+/// name, the other one). `None` where `below` lies in what is chosen.
+pub(crate) fn other_choice(key: &str, value: &Node, below: &[String]) -> Option<(String, String)> {
+    let [name, rest @ ..] = below else { return None };
+    let other = match (&value.data, value.get(name)) {
+        (Data::Table(_), Some(inner)) => return other_choice(name, inner, rest),
+        (Data::Table(table), None) => {
+            // The other keys of a table of parameters are as the document has them.
+            let chosen = SLOTS.iter().any(|slot| slot.slot == key) || is_choice(key);
+            table.first().filter(|_| chosen)?.0.clone()
+        }
+        (Data::Leaf(leaf), _) if leaf.as_str() == Some(name) => return None,
+        _ => AxisValue(value.to_value()).label(),
+    };
+    Some((name.clone(), other))
 }
 
 fn syntax_error(text: &Arc<Text>, error: &toml::de::Error) -> Failure {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +19,6 @@ _HEADLINES = {
     "throughput_mb_s": "Mean throughput is",
 }
 MOST_SENTENCES = 3
-#: A 99th percentile of fewer requests is no headline: ten must lie beyond it.
-_P99_REQUESTS_MIN = 1000
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ def judge_claims(data: RunDirectory) -> Claims | None:
         name = _unit_of(document)
         wanted = _wanted(name, document.get("holds") or {}) or str(entry.get("expected") or "")
         in_part = _wanted(name, document.get("in_part") or {})
-        low, high = (numbers.metric(name, value) for value in entry.get("range") or (None, None))
+        low, high = (numbers.measured(name, value) for value in entry.get("range") or (None, None))
         claims.append(Claim(
             str(entry.get("text", "")), str(entry.get("source", "")), _metric_of(document),
             str(entry.get("standing", "")), low if low == high else f"{low} to {high}",
@@ -117,7 +114,7 @@ def judge(data: RunDirectory) -> Verdict:
     for index, entry in enumerate(data.result.get("expectations") or []):
         document = documents[index] if index < len(documents) else {}
         name = _unit_of(document)
-        value = str(entry.get("measured") or numbers.metric(name, entry.get("value")))
+        value = str(entry.get("measured") or numbers.measured(name, entry.get("value")))
         text, ok = str(entry.get("text", "")), bool(entry.get("ok"))
         wanted = _wanted(name, document) or str(entry.get("expected") or "")
         expectations.append(Expectation(text, ok, value, wanted))
@@ -149,9 +146,9 @@ def _metric_of(document: dict[str, Any]) -> str:
 
 
 def _wanted(name: str, document: dict[str, Any]) -> str:
-    """The bounds of one expectation in words."""
+    """The bounds of one expectation in words, as exact as the study has them."""
     bounds = {key: document[key] for key in ("min", "max", "equal") if key in document}
-    text = {key: numbers.metric(name, float(value)) if name else f"{value:g}"
+    text = {key: numbers.bound(name, float(value))
             for key, value in bounds.items() if isinstance(value, int | float)}
     if "equal" in text:
         tolerance = document.get("tolerance_percent")
@@ -171,7 +168,7 @@ def _sentences(data: RunDirectory) -> list[str]:
     names = [*order, *(name for name in _HEADLINES if name not in order)]
     sentences: list[str] = [str(answer["text"])] if answer.get("text") else []
     for name in names:
-        if name == answer.get("metric") or not _is_told(data, name):
+        if name == answer.get("metric") or not _layout.is_told(data.runs, name):
             continue
         if name == "latency_us_p99" and any("99 %" in sentence for sentence in sentences):
             continue
@@ -179,20 +176,6 @@ def _sentences(data: RunDirectory) -> list[str]:
         if sentence:
             sentences.append(sentence)
     return sentences[:MOST_SENTENCES]
-
-
-def _is_told(data: RunDirectory, name: str) -> bool:
-    """False for a percentile of too few requests."""
-    if not name.endswith("_p99"):
-        return True
-    return all(_requests(run, name) >= _P99_REQUESTS_MIN for run in data.runs)
-
-
-def _requests(run: Run, name: str) -> float:
-    """How many requests a response time is of."""
-    kind = name.partition("latency")[0]
-    rate, time = run.metric(f"{kind}iops"), run.metric("simulated_s")
-    return math.inf if rate is None or time is None else round(rate * time)
 
 
 def _sentence(data: RunDirectory, name: str) -> str | None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
+
+import polars as pl
 
 from ..rundir import Run, RunDirectory
 
@@ -107,6 +110,15 @@ def points(runs: list[Run], axes: list[str]) -> dict[str, list[Run]]:
     return groups
 
 
+def by_point(points: dict[str, list[Run]], table: pl.DataFrame) -> pl.DataFrame:
+    """Which of `points` each run of `table` belongs to, by number: to be joined once instead of
+    looking through the table for every point.
+    """
+    pairs = [(run.index, at) for at, runs in enumerate(points.values()) for run in runs]
+    schema = {"run": table.schema["run"], "point": pl.UInt32()}
+    return pl.DataFrame(pairs, schema=schema, orient="row")
+
+
 def repeats(runs: list[Run]) -> list[list[Run]]:
     """`runs` by grid point, in the order of the grid: the repeats of each."""
     groups: dict[str, list[Run]] = {}
@@ -128,6 +140,23 @@ def means(runs: list[Run], name: str) -> list[tuple[Run, float]]:
     """The metric `name` of each grid point that defines it, with a run that stands for it."""
     points = [(members[0], mean(members, name)) for members in repeats(runs)]
     return [(run, value) for run, value in points if value is not None]
+
+
+#: Requests that a percentile takes: ten must lie beyond it.
+_REQUESTS_MIN = {"_p50": 20, "_p99": 1000}
+
+
+def is_told(runs: list[Run], name: str) -> bool:
+    """False for a percentile of too few requests in one of the runs that define it."""
+    needed = next((most for end, most in _REQUESTS_MIN.items() if name.endswith(end)), 0)
+    return all(_requests(run, name) >= needed for run in runs if run.metric(name) is not None)
+
+
+def _requests(run: Run, name: str) -> float:
+    """How many requests a response time is of."""
+    kind = name.partition("latency")[0]
+    rate, time = run.metric(f"{kind}iops"), run.metric("simulated_s")
+    return math.inf if rate is None or time is None else round(rate * time)
 
 
 def everywhere(runs: list[Run]) -> str:

@@ -7,7 +7,7 @@ import math
 import polars as pl
 
 from .. import _numbers as numbers
-from ..rundir import RunDirectory
+from ..rundir import Run, RunDirectory
 from . import Figure, _frame, _layout, _style
 
 PANEL_HEIGHT = 132.0
@@ -33,13 +33,14 @@ def draw(data: RunDirectory) -> Figure | None:
         for column, panel in enumerate(row):
             x = _LEFT + column * (width + _GAP)
             peers = [r[column].run.index for r in grid.rows if column < len(r)]
-            end = _end(table.filter(pl.col("run").is_in(peers)))
+            end = _end(table.filter(pl.col("run").is_in(peers)), data.runs)
             mine = table.filter(pl.col("run") == panel.run.index)
             title = _layout.shorten(panel.title, width)
             canvas.text(x, y + _TOP - 7, title, fill="ink", weight=600)
             _latency_axis(canvas, x, y + _TOP, width, low, high, column == 0)
             if not mine.is_empty():
-                _cells(canvas, x, y + _TOP, width, mine, (low, high), end, most)
+                time = panel.run.metric("simulated_s") or end
+                _cells(canvas, x, y + _TOP, width, mine, (low, high), (end, time), most)
             _frame.time_axis(canvas, x, y + _TOP + PANEL_HEIGHT, width, end)
         y += _TOP + PANEL_HEIGHT + _BOTTOM
     finding = _finding(data, table, grid)
@@ -64,23 +65,30 @@ def _bounds(levels: list[int]) -> tuple[int, int]:
     return low - missing // 2, high + missing - missing // 2
 
 
-def _end(table: pl.DataFrame) -> float:
+def _end(table: pl.DataFrame, runs: list[Run]) -> float:
     """The end of the time axis: the last bin's end."""
-    starts = sorted(set(table["t_s"].to_list()))
-    return starts[-1] + _step(starts) if starts else 1.0
+    starts: list[float] = sorted(set(table["t_s"].to_list()))
+    if len(starts) > 1:
+        return starts[-1] + _step(starts)
+    # One bin is as wide as was expected of the run, however short it was.
+    index = set(table["run"].to_list())
+    times = [run.metric("simulated_s") or 0.0 for run in runs if run.index in index]
+    return max(times, default=0.0) or 1.0
 
 
 def _step(starts: list[float]) -> float:
-    steps = [after - before for before, after in zip(starts, starts[1:], strict=False)]
-    return min(steps, default=max(starts[-1], 1.0))
+    """The width of a bin, of those of several."""
+    return min(after - start for start, after in zip(starts, starts[1:], strict=False))
 
 
 def _cells(
     canvas: _frame.Canvas, x: float, y: float, width: float, mine: pl.DataFrame,
-    bounds: tuple[int, int], end: float, most: int,
+    bounds: tuple[int, int], times: tuple[float, float], most: int,
 ) -> None:
-    low, high = bounds
-    step = _step(sorted(set(mine["t_s"].to_list())))
+    """Draw a run's cells; `times` are the end of the axis and that of the run."""
+    (low, high), (end, time) = bounds, times
+    starts = sorted(set(mine["t_s"].to_list()))
+    step = _step(starts) if len(starts) > 1 else time
     columns = max(1, min(400, round(end / step)))
     rows = [[0.0] * columns for _ in range(high - low)]
     full = math.log1p(most)
@@ -108,13 +116,15 @@ def _finding(data: RunDirectory, table: pl.DataFrame, grid: _layout.Grid) -> str
     """Where the most requests sit, per device or for the one run."""
     modes: dict[str, tuple[int, float]] = {}
     axes = ["device"] if "device" in data.axes else list(data.axes)
-    for name, runs in _layout.points(data.runs, axes).items():
-        mine = table.filter(pl.col("run").is_in([run.index for run in runs]))
-        if mine.is_empty():
-            continue
-        by_level = mine.group_by("level").agg(pl.col("count").sum()).sort(
-            ["count", "level"], descending=True)
-        modes[name] = (by_level["count"][0], 2.0 ** ((by_level["level"][0] + 0.5) / 4))
+    points = _layout.points(data.runs, axes)
+    most = (
+        table.join(_layout.by_point(points, table), on="run")
+        .group_by("point", "level").agg(pl.col("count").sum())
+        .sort(["point", "count", "level"], descending=[False, True, True])
+        .group_by("point", maintain_order=True).first())
+    names = list(points)
+    for point, level, count in most.select("point", "level", "count").iter_rows():
+        modes[names[point]] = (count, 2.0 ** ((level + 0.5) / 4))
     if not modes:
         return "Latency over time"
     if len(modes) == 1:

@@ -43,16 +43,20 @@ def draw(data: RunDirectory) -> Figure | None:
     parts = _layout.points(data.runs, [across] if across else [])
     groups = {title: _layout.points(runs, rest) for title, runs in parts.items()}
     left_out = sum(max(0, len(lines) - MAX_LINES) for lines in groups.values())
+    measured = set(table.select("run", "op").unique().iter_rows())
     if all(len(lines) <= len(_DASHES) for lines in groups.values()):
         ops: list[str | None] = [None]
     else:  # too many lines to tell operations apart by colour: a row of panels for each
         ops = [op for op in _OPS if op in table["op"]]
-    panels = []
-    for op, (title, lines) in product(ops, groups.items()):
+    panels = [
+        (op, title, lines) for op, (title, lines) in product(ops, groups.items())
+        if any((run.index, known) in measured for runs in list(lines.values())[:MAX_LINES]
+               for run in runs for known in ([op] if op else _OPS))]
+    shown = []
+    for op, title, lines in panels[: _layout.MAX_PANELS]:
         words = (title if across else "", f"{op}s" if op and len(ops) > 1 else "")
-        if drawn := _lines(table, lines, op, bool(rest)):
-            panels.append((" · ".join(filter(None, words)), drawn))
-    shown = panels[: _layout.MAX_PANELS]
+        drawn = _lines(table, lines, op, bool(rest))
+        shown.append((" · ".join(filter(None, words)), drawn))
     notes = [f"{left_out} grid points are in the tables only."] if left_out else []
     if len(shown) < len(panels):
         notes.append(f"{len(shown)} of {len(panels)} panels are drawn; the tables have all.")
@@ -99,7 +103,11 @@ def _lines(
 
 
 def _curve(counts: pl.DataFrame) -> list[tuple[float, float]]:
-    """(nines, µs) from a histogram, thinned to what a panel's width can show."""
+    """(nines, µs) from a histogram, thinned to what a panel's width can show.
+
+    All requests of a bucket have its latency: the line goes up where the bucket begins, and is
+    level to its end.
+    """
     total = int(counts["count"].sum())
     points: list[tuple[float, float]] = []
     below = 0
@@ -112,6 +120,8 @@ def _curve(counts: pl.DataFrame) -> list[tuple[float, float]]:
             continue
         if not points:
             points.append((_START, micros))
+        elif micros != points[-1][1]:
+            points.append((before, micros))
         points.append((end, micros))
     return points
 
@@ -178,16 +188,12 @@ def _labels(lines: list[_Line], ticks: list[float], nines: float) -> _style.Draw
 
 def _finding(data: RunDirectory) -> str:
     """The headline: how far apart the first axis's values are, or the shape of the one curve."""
-    name, word = next(
-        (pair for pair in (("read_latency_us_p99", "p99 of reads"),
-                           ("write_latency_us_p99", "p99 of writes"),
-                           ("discard_latency_us_p99", "p99 of discards"))
-         if all(run.metric(pair[0]) is not None for run in data.runs)),
-        ("latency_us_p99", "p99"),
-    )
-    pairs = _layout.means(data.runs, name)
+    name, word = _told(data)
+    pairs = _layout.means(data.runs, name) if name else []
     if not pairs:
         return "Latency by percentile"
+    if len(pairs) == 1 and name.endswith("_p50"):
+        return f"{word[:1].upper()}{word[1:]} {numbers.micros(pairs[0][1])}"
     if len(pairs) == 1:
         run, value = pairs[0]
         [members] = [runs for runs in _layout.repeats(data.runs) if runs[0] is run]
@@ -205,6 +211,20 @@ def _finding(data: RunDirectory) -> str:
     return (f"{word[:1].upper()}{word[1:]} runs from {numbers.micros(best[1])} "
             f"({_layout.name_of(best[0], axes)}) to {numbers.micros(worst[1])} "
             f"({_layout.name_of(worst[0], axes)})")
+
+
+def _told(data: RunDirectory) -> tuple[str, str]:
+    """The metric of the headline and what it is called: the 99th percentile, or the median where a
+    run has too few requests for that; nothing where it has too few for either.
+    """
+    kind = next((f"{op}_" for op in _OPS
+                 if all(run.metric(f"{op}_latency_us_p99") is not None for run in data.runs)), "")
+    of = f" of {kind[:-1]}s" if kind else ""
+    for share, word in (("p99", "p99"), ("p50", "median")):
+        name = f"{kind}latency_us_{share}"
+        if _layout.is_told(data.runs, name):
+            return name, word + of
+    return "", ""
 
 
 def _two(pairs: list[tuple[Run, float]], devices: list[Any], word: str) -> str:

@@ -20,6 +20,8 @@ HEIGHT = 108
 _STRIP_MIN = HEIGHT // 2
 #: The operations drawn where there are any.
 _OPS = ("read", "write", "discard")
+#: A unit that is busy for such a share of the time may be what holds the requests up.
+_BUSY = 0.9
 #: Intervals of a run, at most.
 _BINS_MAX = 400
 
@@ -147,6 +149,26 @@ def _most(table: pl.DataFrame, op: str) -> float:
     return float(top) if isinstance(top, float) else 0.0
 
 
+def _is_by_its_times(data: RunDirectory) -> bool:
+    """Whether requests come when a trace says, however long the device takes."""
+    if "workload.trace.replay" in data.axes:
+        return False
+    study = data.study
+    workloads = [study["workload"]] if "workload" in study else [
+        *(study.get("workloads") or {}).values()]
+    replays = [workload.get("trace", {"replay": None}).get("replay", "timestamps")
+               for workload in workloads]
+    return bool(replays) and all(
+        replay == "timestamps" or isinstance(replay, dict) and "timestamps" in replay
+        for replay in replays)
+
+
+def _is_busy(run: Run) -> bool:
+    """Whether some unit of the device had next to nothing to spare."""
+    busiest = run.metric("utilisation_max")
+    return busiest is not None and busiest >= _BUSY
+
+
 def _finding(data: RunDirectory) -> str:
     name, word = "throughput_mb_s", "Mean throughput"
     rates = [pair for pair in _layout.means(data.runs, name) if pair[1]]
@@ -166,8 +188,13 @@ def _finding(data: RunDirectory) -> str:
     for run, rate in rates:
         rest = [axis for axis in axes if axis != "device"]
         by_column.setdefault(_layout.name_of(run, rest), []).append(rate)
-    if "device" in axes and all(max(v) < 1.03 * min(v) for v in by_column.values()):
-        return "Every device keeps up: the throughput is the workload's, not the device's"
+    # What one device lacks says nothing of how they compare.
+    devices = len(data.axes.get("device", []))
+    both = [found for found in by_column.values() if len(found) == devices]
+    if "device" in axes and both and all(max(found) < 1.03 * min(found) for found in both):
+        if _is_by_its_times(data) and not any(_is_busy(run) for run, _ in rates):
+            return "Every device keeps up: the throughput is the workload's, not the device's"
+        return f"{word}: the devices are within 3 % of each other"
     return (f"{word} runs from {numbers.metric(name, worst[1])} "
             f"({_layout.name_of(worst[0], axes)}) to {numbers.metric(name, best[1])} "
             f"({_layout.name_of(best[0], axes)})")

@@ -48,7 +48,8 @@ def draw(data: RunDirectory) -> Figure | None:
             if mine.is_empty():
                 canvas.text(x, y + _TITLE + 12, "this device reports no units")
                 continue
-            tallest = max(tallest, _panel(canvas, (x, y + _TITLE), width, most, mine))
+            time = panel.run.metric("simulated_s")
+            tallest = max(tallest, _panel(canvas, (x, y + _TITLE), width, most, mine, time))
         y += _TITLE + max(tallest, 16.0) + _BOTTOM
     finding = _finding(data, table)
     return Figure(
@@ -65,9 +66,12 @@ def draw(data: RunDirectory) -> Figure | None:
 
 
 def _panel(
-    canvas: _frame.Canvas, at: tuple[float, float], width: float, most: float, mine: pl.DataFrame
+    canvas: _frame.Canvas, at: tuple[float, float], width: float, most: float, mine: pl.DataFrame,
+    time: float | None,
 ) -> float:
-    """Draw one device's rows, at most `most` high; returns the height they took."""
+    """Draw one device's rows, at most `most` high, of a run of so much `time` in seconds; returns
+    the height they took.
+    """
     x, y = at
     rows = _rows(mine)
     times = sorted(set(mine["t_s"].to_list()))
@@ -87,8 +91,9 @@ def _panel(
             canvas.text(x - 6, top + block / 2 + 4, group, anchor="end")
         canvas.line(x, top + block + 1, x + width, top + block + 1)
         top += block + 5.0
-    step = times[1] - times[0] if len(times) > 1 else 1.0
-    _frame.time_axis(canvas, x, top - 4, width, times[-1] + step)
+    # One bin is as wide as was expected of the run, however short it was.
+    end = times[-1] + times[1] - times[0] if len(times) > 1 else time or 1.0
+    _frame.time_axis(canvas, x, top - 4, width, end)
     return top - y
 
 
@@ -116,13 +121,13 @@ def _rows(mine: pl.DataFrame) -> list[_Row]:
 
 def _rows_in_words(table: pl.DataFrame) -> str:
     """What the rows are, for who sees the picture alone."""
-    within = ""
+    words = "busy share of each unit over time"
     for mine in table.partition_by("run"):
         rows = _rows(mine)
         die = next((row for row in rows if row.name.startswith("die ")), None)
         if die and any(row.group == die.group and row.name == "bus" for row in rows):
-            within = "; the top row of a channel is its bus, those below are its dies"
-    return "busy share of each unit over time" + within
+            return f"{words}; the top row of a channel is its bus, those below are its dies"
+    return words
 
 
 def _outside(units: Iterable[str]) -> str:
@@ -156,11 +161,13 @@ def _finding(data: RunDirectory, table: pl.DataFrame) -> str:
     )
     axes = ["device"] if "device" in data.axes else list(data.axes)
     parts = []
-    for name, runs in _layout.points(data.runs, axes).items():
-        top = mean.filter(pl.col("run").is_in([run.index for run in runs])).head(1)
-        for run, unit, busy in top.iter_rows():
-            where = f"{name}, {_spoken(unit)}" if axes else _spoken(unit)
-            parts.append((busy, f"{where} ({numbers.percent(busy)})"))
+    points = _layout.points(data.runs, axes)
+    tops = mean.join(_layout.by_point(points, mean), on="run", maintain_order="left").group_by(
+        "point", maintain_order=True).first().sort("point")
+    names = list(points)
+    for point, unit, busy in tops.select("point", "unit", "busy").iter_rows():
+        where = f"{names[point]}, {_spoken(unit)}" if axes else _spoken(unit)
+        parts.append((busy, f"{where} ({numbers.percent(busy)})"))
     if not parts:
         return "Busy share per unit"
     shown = [text for _, text in parts] if len(parts) <= 3 else [max(parts)[1]]

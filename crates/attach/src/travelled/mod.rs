@@ -3,6 +3,7 @@
 mod check;
 mod crashed;
 mod disk;
+mod installed;
 mod session;
 mod words;
 
@@ -16,6 +17,7 @@ use study::{Block, Failure, Job, RunResult, Runner, Setup, Simulated};
 use crate::travel::kernel;
 
 use disk::Disks;
+use installed::Installed;
 
 /// Of the code around a guest: what it gives is of this, too.
 const TRAVEL_VERSION: &str = env!("BLOCKLAB_TRAVEL_VERSION");
@@ -26,6 +28,7 @@ pub struct Travelling {
     program: fn() -> Result<PathBuf, Failure>,
     host: OnceLock<Result<GuestBinaries, Failure>>,
     disks: Disks,
+    installed: Installed,
 }
 
 /// What a guest is made of.
@@ -47,7 +50,8 @@ impl Travelling {
     /// With the kernel that `blocklab kernel build` made; `program` finds a program that calls
     /// [`crate::travel::init`] with what follows `travel-guest`.
     pub fn new(program: fn() -> Result<PathBuf, Failure>) -> Travelling {
-        Travelling { program, host: OnceLock::new(), disks: Disks::default() }
+        let (disks, installed) = (Disks::default(), Installed::default());
+        Travelling { program, host: OnceLock::new(), disks, installed }
     }
 
     fn host(&self) -> Result<&GuestBinaries, Failure> {
@@ -81,6 +85,7 @@ impl Runner for Travelling {
         // Its path is on the kernel's command line, with which its random numbers begin.
         let mut depends = json!({
             "kernel": host.kernel_digest, "program": host.program, "code": TRAVEL_VERSION,
+            "files": self.installed.named(setup, travel),
         });
         if let Some(charged) = charged {
             depends["host"] = json!(charged.costs);

@@ -4,8 +4,11 @@ mod devices;
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use config::quoted;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -13,6 +16,9 @@ use study::{Cache, Failure, Options, PlannedStudy, Results, Watch};
 
 use crate::table::{self, Format};
 use crate::{answer, interrupt, progress, python, say, warn};
+
+/// As of the runs: what takes longer says so.
+const SILENT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -228,6 +234,21 @@ pub(super) fn interruptible(
     results
 }
 
+/// What a program says; one that takes longer than a second is told of.
+fn awaited(command: &mut Command) -> std::io::Result<Output> {
+    let (done, waiting) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if waiting.recv_timeout(SILENT_MAX) == Err(mpsc::RecvTimeoutError::Timeout) {
+                warn("making the report");
+            }
+        });
+        let output = command.output();
+        drop(done);
+        output
+    })
+}
+
 /// Make the report; says where it is, or how to get one. A run never fails for its report.
 fn report(directory: &Path) -> String {
     if let Err(why) = python::find() {
@@ -235,7 +256,7 @@ fn report(directory: &Path) -> String {
     }
     let mut command = Command::new(python::interpreter());
     command.args(["-m", "blocklab.report"]).arg(directory).stdin(Stdio::null());
-    let failed = match command.output() {
+    let failed = match awaited(&mut command) {
         Ok(output) if output.status.success() => {
             return format!("report  {}", directory.join("report.html").display());
         }

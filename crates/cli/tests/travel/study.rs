@@ -280,6 +280,23 @@ fn an_interrupted_study_goes_on_where_it_stopped() {
 }
 
 #[test]
+fn a_run_is_of_the_files_that_its_command_names() {
+    if !can_travel(&[]) {
+        return;
+    }
+    let folder = Folder::new();
+    let script = folder.path("p.sh");
+    study(&folder, &format!("command = 'sh {}'", script.display()), "");
+    let digest = |text: &str| {
+        std::fs::write(&script, text).unwrap();
+        run(&folder, &[]).1["digest"].as_str().unwrap().to_string()
+    };
+    let first = digest("true\n");
+    assert_eq!(digest("true\n"), first);
+    assert_ne!(digest("exit 0\n"), first);
+}
+
+#[test]
 fn a_programs_own_numbers_are_in_the_row() {
     if !can_travel(&["fio"]) {
         return;
