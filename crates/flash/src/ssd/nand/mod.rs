@@ -258,7 +258,6 @@ impl Nand {
 
     fn dispatch(&mut self, die_index: u32, now: Nanos, events: &mut EventHeap) {
         let die = &mut self.dies[die_index as usize];
-        let hosts = !die.reads.is_empty();
         let list = if !die.reads.is_empty() {
             &mut die.reads
         } else if !die.sending.is_empty() {
@@ -281,7 +280,7 @@ impl Nand {
         let reads_at_once = self.timing.planes_as_one > 1 && op.kind() == Kind::Read;
         if self.timing.multi_plane != MultiPlane::Off || reads_at_once {
             let (geometry, timing) = (&self.geometry, &self.timing);
-            let more = gather(list, &mut self.slab, geometry, timing, (slot, hosts));
+            let more = gather(list, &mut self.slab, geometry, timing, slot);
             bus_in += more.bus_in;
             array = array.max(more.array);
         }
@@ -520,13 +519,13 @@ fn with_retries(
 
 /// Link operations of other planes behind the group's first one, oldest first; returns the sum of
 /// their bus times in and the longest array time. An operation never overtakes an older one of its
-/// plane. Where planes are one, reads of the `host` share what is sensed of a page of the flash.
+/// plane. Where planes are one, reads of the host share what is sensed of a page of the flash.
 fn gather(
     list: &mut List,
     slab: &mut Slab,
     geometry: &Geometry,
     timing: &Timing,
-    (first, host): (u32, bool),
+    first: u32,
 ) -> Phases {
     let (mode, ppn) = (slab[first].op.mode(), slab[first].op.ppn());
     let page = geometry.block_page(ppn).1;
@@ -536,8 +535,11 @@ fn gather(
         let within = if alone { timing.plane_within(geometry.block_page(ppn).1) } else { 0 };
         1_u64 << (u32::from(plane) * as_one + within)
     };
-    let shares = alone && host;
-    let is_sensed = |other| shares && timing.flash_page(other) == timing.flash_page(ppn);
+    let shares = alone && slab[first].op.cause() == Cause::Host;
+    let is_sensed = |other: FlashOp| {
+        let same = timing.flash_page(other.ppn()) == timing.flash_page(ppn);
+        shares && same && other.cause() == Cause::Host
+    };
     let mut planes_seen = plane_bit(slab[first].plane, ppn);
     let mut more = Phases { bus_in: 0, array: 0, bus_out: 0 };
     let (mut previous, mut slot, mut last) = (NIL, list.head(), first);
@@ -553,7 +555,7 @@ fn gather(
             || timing.multi_plane == MultiPlane::AnyPage
             || geometry.block_page(op.ppn()).1 == page;
         let fits = op.mode() == mode && same_page && !blocked;
-        if fits && (planes_seen & plane_bit == 0 || is_sensed(op.ppn())) {
+        if fits && (planes_seen & plane_bit == 0 || is_sensed(op)) {
             list.unlink_after(slab, previous);
             slab[last].next = slot;
             last = slot;
