@@ -23,7 +23,8 @@ TEXT = """\
 name = "iocost/{name}"
 title = {title}
 status = "{status}"
-error = "gives its six numbers within 10 %{apart}; no latency below saturation, no state"
+error = "gives its six numbers within 10 %, those in bytes with requests of 4 MiB and more{apart}; \
+no latency below saturation, no state"
 
 [iocost]
 capacity = "{size_bytes}B"

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use study::Failure;
 
 use super::measured::{
-    Bench, METRICS, Point, SEED, Values, by_load, error, errors, files, named, of_model,
-    overwritten, row, summary,
+    Bench, METRICS, Point, SEED, Values, by_load, contradiction, error, errors, files, named,
+    of_model, overwritten, row, summary,
 };
 use crate::{interrupt, say};
 
@@ -116,6 +116,8 @@ struct Calibrated {
     notes: Vec<String>,
     /// What the disk would have to turn with.
     impossible: Option<String>,
+    /// A load whose measurements are not those of one drive.
+    contradiction: Option<String>,
 }
 
 impl Fitting {
@@ -133,6 +135,7 @@ impl Fitting {
         }
         let files::Measured { points, mut notes, behind } = files::points(&self.from, &text)?;
         check_points(&points, &self.from)?;
+        let contradiction = contradiction(&points);
         let split = Split::new(points, self.hold_out);
         let base = Base::read(&self.base, &self.sets, &self.keys, &split.fitted)?;
         if let Some(set) = self.while_fitting.iter().find(|set| !of_model(set, &base.model)) {
@@ -141,7 +144,8 @@ impl Fitting {
         }
         let model = base.model.clone();
         let (overwritten, unknown) = overwritten(self.overwritten, &model, &split.fitted, behind);
-        let base = Base { collects: overwritten > 0, ..base };
+        let settings = [&self.sets, &self.while_fitting].map(Vec::as_slice);
+        let base = Base { collects: overwritten > 0, ..base }.with_room(&self.base, settings);
         notes.extend(unknown);
         let bench = Bench {
             part: &self.base,
@@ -151,7 +155,6 @@ impl Fitting {
             seed: SEED,
             keep: false,
         };
-        let settings = [&self.sets, &self.while_fitting].map(Vec::as_slice);
         let (ground, limits) = ((&bench, &base), (self.tries, !self.json));
         let offered = base.model == "ssd" && self.keys.is_empty();
         let (base, mut fit) = if offered && mechanisms::is_offered(&split.fitted) {
@@ -172,7 +175,8 @@ impl Fitting {
         notes.extend(more);
         notes.extend(doubt::notes(&[(&split.fitted, &fitted), (&split.held, &held)]));
         let impossible = base.impossible(&fit.place);
-        let mut calibrated = Calibrated { split, fit, fitted, held, notes, impossible };
+        let mut calibrated =
+            Calibrated { split, fit, fitted, held, notes, impossible, contradiction };
         calibrated.notes.extend(calibrated.one_process(&base));
         base.check(&self.base, &self.sets, &calibrated.fit.place)?;
         let table = base.scaled(&calibrated.fit.place);
@@ -240,7 +244,7 @@ const FAR: f64 = 0.25;
 impl Calibrated {
     /// Whether the part does about what the drive does, where it was fitted and where not.
     fn fits(&self) -> bool {
-        self.impossible.is_none() && self.is_near()
+        self.impossible.is_none() && self.contradiction.is_none() && self.is_near()
     }
 
     fn is_near(&self) -> bool {
@@ -257,6 +261,11 @@ impl Calibrated {
             lines.push(format!(
                 "no answer: the disk would have to turn with {rpm} rpm or beyond that, as none \
                  does; try another --base"
+            ));
+        } else if let Some(load) = &self.contradiction {
+            lines.push(format!(
+                "no answer: {load}: no drive in one state does both, and the part is of none; keep \
+                 the rows of one"
             ));
         } else if !self.fits() {
             lines.push(format!(

@@ -25,6 +25,7 @@ pub(super) mod steady;
 mod tables;
 mod units;
 
+pub(super) use again::contradiction;
 pub(super) use loads::{Load, by_load, questions};
 pub(super) use points::{METRICS, Point};
 

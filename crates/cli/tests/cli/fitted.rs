@@ -126,3 +126,25 @@ fn no_more_parts_are_tried_than_asked_for() {
     // At four sets of addresses each key twice, and the best.
     assert!(tries <= 120 + 4 * (2 * 6 + 1), "{tries}");
 }
+
+/// Rows of two drives: a part of what is between them is of neither, however near it comes to most.
+#[test]
+fn rows_that_contradict_each_other_are_no_answer() {
+    let rows = |again: u32| {
+        let rates = [(1, 16_500), (4, 64_000), (16, 230_000), (64, 500_000), (64, again)];
+        let rows = rates.map(|(depth, iops)| format!("randread,4k,{depth},1,{iops},,,\n"));
+        format!("{HEADER}\n{}", rows.concat())
+    };
+    let base = "samsung-980-pro-1tb";
+    let args = ["calibrate", "--from", "a.csv", "--base", base, "--out", "a.toml"];
+    let more = ["--fit", "ssd.nand.read", "--tries", "10", "--requests", "1000"];
+    for (again, code, status) in [(300_000, 0, "calibrated"), (100_000, 1, "sketch")] {
+        let test = Test::new().file("a.csv", rows(again)).args(&args).args(&more);
+        let output = test.run();
+        assert_eq!(output.code, code, "{again}: {}{}", output.stdout, output.stderr);
+        let part = std::fs::read_to_string(test.path("a.toml")).unwrap();
+        assert!(part.contains(&format!("status = \"{status}\"")), "{again}: {part}");
+        let said = "no answer: randread 4k depth 64 is there 2 times, with 100000 to 500000 IOPS";
+        assert_eq!(output.stdout.starts_with(said), code == 1, "{again}: {}", output.stdout);
+    }
+}

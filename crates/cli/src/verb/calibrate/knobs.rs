@@ -113,6 +113,8 @@ pub(super) struct Base {
     pub(super) mechanism: Option<&'static str>,
     /// Whether it was overwritten before it was measured, and has to collect.
     pub(super) collects: bool,
+    /// In so many times the least number of blocks it is tried.
+    pub(super) room: i64,
 }
 
 /// Where all that is looked for is.
@@ -179,7 +181,7 @@ impl Base {
                 .expected("a part that states quantities")
                 .help("--fit KEY names one"));
         }
-        Ok(Base { model, table, knobs, added, dies, mechanism: None, collects: false })
+        Ok(Base { model, table, knobs, added, dies, mechanism: None, collects: false, room: 1 })
     }
 
     /// The same drive with a way of letting writes in, and what is fitted of both; beside the way

@@ -16,6 +16,8 @@ pub(super) const BLOCK_PAGES: &str = "ssd.geometry.pages_per_block";
 const UNITS: &str = "ssd.nand.units_per_page";
 const ERASE: &str = "ssd.nand.erase";
 const SPARE: &str = "ssd.over_provisioning";
+const ZONES: &str = "ssd.mapping.zns";
+const URGENT: &str = "ssd.collection.urgent_free_blocks";
 /// So many bytes are enough of a buffer to begin with,
 const BUFFER_MIN: f64 = 8.0 * 1024.0 * 1024.0;
 /// or so many times what all flash programs at once.
@@ -30,10 +32,29 @@ const PAGES: i64 = 1 << 18;
 const BYTES: f64 = 4.0 * 1024.0 * 1024.0 * 1024.0;
 
 impl Base {
+    /// The same with so many blocks of the part that is tried that it can be built: zones that are
+    /// open, and whatever else its map keeps, have to fit into those that are spare. Where none
+    /// can, what keeps it from that is said once it is run.
+    pub(super) fn with_room(self, name: &str, settings: [&[String]; 2]) -> Base {
+        let Some(own) = stated(&self.table, BLOCKS).filter(|_| self.model == "ssd") else {
+            return self;
+        };
+        let rooms = (0..).map(|twice| 1i64 << twice);
+        for room in rooms.take_while(|room| BLOCKS_FEW * room < 2 * own) {
+            let base = Base { room, ..self.clone() };
+            let sets = base.tried(&base.place(), settings);
+            if study::build_part(name, &sets, 1).is_ok() {
+                return base;
+            }
+        }
+        self
+    }
+
     /// What of the part's shape at `place` is not the base's, for as much flash.
     pub(super) fn shaped(&self, place: &Candidate) -> Vec<(&'static str, Value)> {
-        let blocks = self.blocks(place).into_iter();
-        let numbers = blocks.map(|(key, value)| (key, Value::Integer(value)));
+        let mut blocks = self.blocks(place);
+        blocks.extend(self.shape(place, BLOCKS).and_then(|blocks| self.urgent(blocks)));
+        let numbers = blocks.into_iter().map(|(key, value)| (key, Value::Integer(value)));
         numbers.chain(self.erase(place).map(|erase| (ERASE, erase))).collect()
     }
 
@@ -55,7 +76,8 @@ impl Base {
         let mut pages_now = pages_large;
         if let Some(planes) = self.planes(dies).filter(|_| self.collects) {
             let whole = self.whole();
-            let small = PAGES / planes.saturating_mul(BLOCKS_MIN).max(1) / whole * whole;
+            let small =
+                PAGES / planes.saturating_mul(BLOCKS_MIN * self.room).max(1) / whole * whole;
             pages_now = pages_now.min(small.max(whole));
         }
         if Some(pages_now) != stated(&self.table, BLOCK_PAGES) {
@@ -79,17 +101,27 @@ impl Base {
     }
 
     /// Pages and blocks before blocks are made small. A plane keeps blocks enough to collect: those
-    /// of many dies are smaller.
+    /// of many dies are smaller. A zone is as large as it was, whatever it is made of.
     fn large(&self, place: &Candidate) -> Option<(i64, i64)> {
         let dies = self.dies_of(place)?;
         let (blocks, pages) = (stated(&self.table, BLOCKS)?, stated(&self.table, BLOCK_PAGES)?);
-        let (fewer, wanted) = (self.as_much(dies, pages)?, blocks.min(BLOCKS_MIN));
+        let zoned = find(&self.table, ZONES).is_some();
+        let enough = if zoned { blocks } else { BLOCKS_MIN };
+        let (fewer, wanted) = (self.as_much(dies, pages)?, blocks.min(enough));
         let mut pages_now = pages;
         if fewer < wanted {
             let whole = self.whole();
             pages_now = (pages * fewer / wanted / whole * whole).max(whole).min(pages);
         }
         Some((pages_now, self.as_much(dies, pages_now)?))
+    }
+
+    /// Where the collector goes before the host, as the same share of a plane's `blocks`: of more
+    /// and smaller ones the base's number would be next to nothing.
+    fn urgent(&self, blocks: i64) -> Option<(&'static str, i64)> {
+        let (urgent, own) = (stated(&self.table, URGENT)?, stated(&self.table, BLOCKS)?);
+        let share = (urgent as f64 / own as f64 * blocks as f64).round() as i64;
+        (self.collects && blocks != own).then_some((URGENT, share.max(1)))
     }
 
     /// As much time for each page of a small block as the base's takes.
@@ -120,8 +152,8 @@ impl Base {
             return Vec::new();
         };
         let (least, most) = match self.collects {
-            true => (BLOCKS_MIN, PAGES),
-            false => (BLOCKS_FEW, (BYTES / page) as i64),
+            true => (BLOCKS_MIN * self.room, PAGES),
+            false => (BLOCKS_FEW * self.room, (BYTES / page) as i64),
         };
         let mut pages_now = pages;
         if !self.collects {
@@ -137,6 +169,7 @@ impl Base {
         let fewer = fewer.min(large.map_or(blocks, |(_, blocks)| blocks));
         let mut sets = vec![format!("{BLOCKS}={fewer}"), format!("{BLOCK_PAGES}={pages_now}")];
         sets.extend(self.erase(place).map(|erase| format!("{ERASE}={erase}")));
+        sets.extend(self.urgent(fewer).map(|(key, value)| format!("{key}={value}")));
         let physical = (planes * pages * blocks) as f64 * page;
         let stated = find(&self.table, SPARE).and_then(|spare| spare.get("capacity")?.as_str());
         match stated.and_then(bytes).filter(|capacity| *capacity < physical) {
@@ -185,6 +218,8 @@ impl Base {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn number(base: &toml::Table, key: &str) -> i64 {
@@ -216,5 +251,46 @@ mod tests {
         assert!(base.why_shaped(&place).is_empty());
         let keys: Vec<_> = collects.why_shaped(&place).into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys, [BLOCK_PAGES, BLOCKS, ERASE]);
+    }
+
+    /// Whatever its map keeps, each shipped SSD can be tried and written, with more dies, too.
+    #[test]
+    fn every_shipped_ssd_can_be_begun_with() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../devices");
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+        let names = files.filter(|file| file.extension().is_some_and(|end| end == "toml"));
+        let names = names.map(|file| file.file_stem().unwrap().to_str().unwrap().to_string());
+        let ssds: Vec<_> = names.filter(|name| study::model_of(name).unwrap() == "ssd").collect();
+        assert!(ssds.len() > 20 && ssds.contains(&"wd-zn540".into()), "{ssds:?}");
+        for (name, collects) in ssds.iter().flat_map(|name| [(name, false), (name, true)]) {
+            let base = Base { collects, ..Base::read(name, &[], &[], &[]).unwrap() };
+            let base = base.with_room(name, [&[], &[]]);
+            for dies in [1, 2, 8].map(|times| base.dies.map(|dies| times * dies)) {
+                let place = Candidate { dies, ..base.place() };
+                let tried = study::build_part(name, &base.tried(&place, [&[], &[]]), 1);
+                let wrong = tried.err().map(|wrong| wrong.to_string());
+                assert_eq!(wrong, None, "{name}, collects: {collects}, dies: {dies:?}");
+                base.check(name, &[], &place).unwrap();
+            }
+        }
+    }
+
+    /// The written part has many more blocks than the base, the tried one fewer.
+    #[test]
+    fn the_collector_goes_before_the_host_at_the_base_s_share_of_free_blocks() {
+        let base = Base::read("samsung-pm9a3-960", &[], &[], &[]).unwrap();
+        let collects = Base { collects: true, ..base.clone() };
+        let share = number(&base.table, URGENT) as f64 / number(&base.table, BLOCKS) as f64;
+        let written = collects.scaled(&base.place());
+        let mut tried = collects.clone();
+        tried.lay(&collects.tried(&base.place(), [&[], &[]])).unwrap();
+        for (table, least) in [(&written, 100_000), (&tried.table, 100)] {
+            let (urgent, blocks) = (number(table, URGENT), number(table, BLOCKS));
+            assert!(blocks > least, "{blocks}");
+            assert!((urgent as f64 - share * blocks as f64).abs() < 1.0, "{urgent} of {blocks}");
+        }
+        let keys: Vec<_> =
+            collects.why_shaped(&base.place()).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, [BLOCK_PAGES, BLOCKS, URGENT, ERASE]);
     }
 }
