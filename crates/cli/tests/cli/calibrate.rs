@@ -133,7 +133,7 @@ fn known_parameters_are_found_again() {
         "held back",
         "fitted: 8 points of mine.csv",
         // What no point moved has the source that it had.
-        "\"ssd.nand.program\" = \"of samsung-980-pro-1tb: datasheet: 2.0 GB/s",
+        "\"ssd.nand.program\" = \"of samsung-980-pro-1tb: fitted: the datasheet's 2.0 GB/s",
     ] {
         assert!(part.contains(said), "{said}: {part}");
     }
