@@ -163,8 +163,8 @@ def offered(program: str, folder: Path, tables: Path, drive: str) -> list[str]:
     return [f"`tlc-3d-128` with {fit['mechanism']}", *counts, *errors(fit["held_back"])]
 
 
-# Of the 7450: at 372 and 596 GiB as it was measured, elsewhere what its part gives when it is steady
-# (`blocklab run real/micron-7450-max`).
+# Of the 7450: at 372 and 596 GiB as it was measured, elsewhere what its part gives when it is
+# steady (`blocklab run real/micron-7450-max`).
 FILLS_GIB = {372: 1.1065, 447: 1.176, 521: 1.271, 596: 1.408, 670: 1.604, 745: 1.903}
 
 

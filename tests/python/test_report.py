@@ -449,3 +449,6 @@ def test_a_figure_stands_alone(tmp_path: Path) -> None:
     assert used <= set(re.findall(r"--([a-z0-9]+):", path.read_text("utf-8")))
     with pytest.raises(StudyError, match=r"(?s)no figure named `wfa`.*waf"):
         write_figure(directory, "wfa")
+    with pytest.raises(StudyError, match=r"(?s)is SVG, and .*\.png.*waf\.svg"):
+        write_figure(directory, "waf", tmp_path / "waf.png")
+    assert not (tmp_path / "waf.png").exists()

@@ -275,14 +275,19 @@ fn check_tables(setup: &Setup) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Sectors that the device's own size is no multiple of, and the like.
+fn check_block(setup: &Setup) -> Result<(), Failure> {
+    setup.block.check(setup.limits.capacity).map_err(|error| {
+        let what = format!("block.{} of its part: {}", error.key, error.message);
+        setup.at(&["device", setup.point.device.name()], Failure::input(what))
+    })
+}
+
 /// Steps that no device of these limits can take, and workloads that cannot be built.
 fn check_steps(setup: &Setup) -> Result<(), Failure> {
     let &Setup { point, limits, tree, files, .. } = setup;
     check_tables(setup)?;
-    setup.block.check(limits.capacity).map_err(|error| {
-        let what = format!("block.{} of its part: {}", error.key, error.message);
-        setup.at(&["device", point.device.name()], Failure::input(what))
-    })?;
+    check_block(setup)?;
     let nothing = [
         ("requests", point.run.requests == Some(0)),
         ("time", point.run.time.is_some_and(|time| time.0 == Nanos::ZERO)),

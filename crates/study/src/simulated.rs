@@ -70,7 +70,6 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     let outcome = outcome.map_err(|error| run_failure(run, &error))?;
     let series = observed.finish(outcome.end);
     let wall = began.elapsed();
-
     let total = series.total();
     let mut metrics = metrics::simulated(&recorder, &total, &series, &outcome);
     let waited = workload.waited().map(|waited| waited.as_secs_f64());

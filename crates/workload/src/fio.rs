@@ -37,6 +37,7 @@
 //! billion-record synthetic databases", SIGMOD 1994.
 
 mod engine;
+mod flushes;
 mod gate;
 mod job;
 pub mod json;

@@ -65,6 +65,12 @@ def write_figure(
     The drawing follows the reader's light or dark theme, as the report does.
     """
     target = Path(out) if out is not None else Path(directory) / f"{name}.svg"
+    if target.suffix not in ("", ".svg"):
+        raise StudyError(
+            f"error: a figure is SVG, and {target} ends in {target.suffix}\n"
+            f"  = expected: {target.with_suffix('.svg')}\n"
+            "  = help: a browser or rsvg-convert makes other kinds of it",
+            file=str(target))
     _save(target, figure(directory, name))
     return target
 

@@ -36,9 +36,9 @@ fn key(setup: &Setup, travel: &Travel) -> String {
     let arguments: BTreeMap<_, _> = setup_arguments(travel).collect();
     let (kind, memory) = (travel.file_system, travel.memory);
     json!({
-        "device": point.device, "block": setup.block, "precondition": point.precondition, "seed": point.study.seed,
-        "repeat": setup.repeat, "file_system": kind, "mkfs_options": travel.mkfs_options,
-        "mkfs_discard": travel.mkfs_discard,
+        "device": point.device, "block": setup.block, "precondition": point.precondition,
+        "seed": point.study.seed, "repeat": setup.repeat, "file_system": kind,
+        "mkfs_options": travel.mkfs_options, "mkfs_discard": travel.mkfs_discard,
         "mount_options": travel.mount_options, "setup": travel.setup, "arguments": arguments,
         "memory": memory,
     })

@@ -3,7 +3,8 @@
 //! A drive that knows what its flash can keep up with need not let a full buffer teach the host: it
 //! takes a page in at most so often. Pages that come faster wait, in order; after a pause some may
 //! come at once. What the flash can keep up with is less the more pages the collector moves for one
-//! of the host's: if that is known, one pace is right for an empty drive, and for any that collects.
+//! of the host's: if that is known, one pace is right for an empty drive, and for any that
+//! collects.
 
 use config::{ConfigError, Duration};
 use schemars::JsonSchema;

@@ -63,7 +63,8 @@ pub struct NandParams {
     pub units_per_page: u32,
     /// Planes of the flash that a plane of the geometry stands for: they program and erase
     /// together, a page of the flash lies over all of them, and units on different ones are
-    /// read at once; so are units of one page of the flash that the host wants. A drive whose superblocks span the planes of a die.
+    /// read at once; so are units of one page of the flash that the host wants. A drive whose
+    /// superblocks span the planes of a die.
     pub planes_as_one: u32,
     /// Reads of a small part of a page, if they take another time.
     pub read_small: Option<SmallReads>,

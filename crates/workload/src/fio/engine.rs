@@ -1,5 +1,6 @@
 //! Engines of fio: how many requests they have in flight, and what they wait for.
 
+use super::flushes::Flushes;
 use super::options::Options;
 
 /// Those that have one request in flight whatever the depth, and `null`, which asks no drive.
@@ -24,18 +25,6 @@ const TRIMS_WAIT: [&str; 4] = ["libaio", "io_uring", "io_uring_cmd", "posixaio"]
 
 /// Those that submit a flush as they do a write; all others call the kernel and wait for it.
 const SUBMIT_FLUSHES: [&str; 3] = ["io_uring", "io_uring_cmd", "posixaio"];
-
-/// What a job's flush has to do with its other requests.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Flushes {
-    /// It comes when they are complete, and nothing else before it is. A study's own table has no
-    /// engine, and means this.
-    Drain,
-    /// It comes while they are in flight, and nothing else before it is complete.
-    Hold,
-    /// It is one of them.
-    Pass,
-}
 
 /// Have a job of a file wait for its flushes and trims as its engine does.
 pub(super) fn set_waits(options: &mut Options) {

@@ -2,7 +2,7 @@
 
 use sim::Nanos;
 
-use super::engine::Flushes;
+use super::flushes::Flushes;
 use super::options::{Options, WRITE};
 
 /// What comes instead of the next request.
@@ -108,8 +108,8 @@ impl Gate {
         Some(Instead::Flush)
     }
 
-    /// A request was issued. A full queue waits for a completion, and takes note of one; of one that
-    /// the job `awaits` it takes note as it completes.
+    /// A request was issued. A full queue waits for a completion, and takes note of one; of one
+    /// that the job `awaits` it takes note as it completes.
     pub(super) fn issue(&mut self, direction: usize, awaits: bool) {
         self.issued += 1;
         if direction == WRITE {

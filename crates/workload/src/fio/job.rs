@@ -83,8 +83,8 @@ impl Job {
         let sizes = [READ, WRITE, TRIM].map(|d| sizes(&o.bs[d], o.bs_unaligned));
         let align = [READ, WRITE, TRIM].map(|d| o.ba[d].unwrap_or(o.bs[d].min()) / SECTOR_BYTES);
         let whole = Window { first: 0, sectors: plan.sectors };
-        let (stride, window) =
-            Stride::new(o, plan.sectors).map_or((None, whole), |(stride, zone)| (Some(stride), zone));
+        let (stride, window) = Stride::new(o, plan.sectors)
+            .map_or((None, whole), |(stride, zone)| (Some(stride), zone));
         let (pickers, picker_of) = pickers(plan, window.sectors, &align);
         let mut used = [READ, WRITE, TRIM].into_iter().filter(|&d| o.rw.does[d]);
         let drawn = o.rw.random && o.rw.every == 1 && !o.rw.trim_write();

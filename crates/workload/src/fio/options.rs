@@ -2,7 +2,7 @@
 
 use sim::{Nanos, Priority, PriorityClass};
 
-use super::engine::Flushes;
+use super::flushes::Flushes;
 use super::value::{Extent, Value};
 use crate::distribution::Distribution;
 

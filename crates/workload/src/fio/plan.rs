@@ -151,14 +151,15 @@ fn resolve(
 ) -> Result<Resolved, ConfigError> {
     let o = &spec.options;
     let capacity = context.limits.capacity.0;
-    let offset = offset(o, clone, capacity).filter(|&offset| offset < capacity).ok_or_else(|| {
-        let message = format!(
-            "clone {clone} starts at or behind the device's end at {}: lower offset, \
+    let offset =
+        offset(o, clone, capacity).filter(|&offset| offset < capacity).ok_or_else(|| {
+            let message = format!(
+                "clone {clone} starts at or behind the device's end at {}: lower offset, \
              offset_increment or numjobs",
-            context.limits.capacity
-        );
-        ConfigError::new("offset", message)
-    })?;
+                context.limits.capacity
+            );
+            ConfigError::new("offset", message)
+        })?;
     let rest = capacity - offset;
     // As in fio, a percentage counts what is left behind the offset.
     let size = o.size.map_or(rest, |size| size.of(rest)) / SECTOR_BYTES * SECTOR_BYTES;
