@@ -31,6 +31,8 @@ _MARGIN = 12
 _MARKS = ("blocklab</title>", "<!-- made by blocklab -->")
 #: A mark stands within so many bytes.
 _MARK_WITHIN = 4096
+#: Endings that promise what a figure is not.
+_OTHER_IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".eps", ".ps")
 #: More runs than this are rows with the main metrics, not columns with all of them.
 MAX_COLUMNS = 8
 
@@ -65,7 +67,7 @@ def write_figure(
     The drawing follows the reader's light or dark theme, as the report does.
     """
     target = Path(out) if out is not None else Path(directory) / f"{name}.svg"
-    if target.suffix not in ("", ".svg"):
+    if target.suffix.lower() in _OTHER_IMAGES:
         raise StudyError(
             f"error: a figure is SVG, and {target} ends in {target.suffix}\n"
             f"  = expected: {target.with_suffix('.svg')}\n"
