@@ -265,7 +265,7 @@ impl LineParser for Blkparse {
     }
 
     fn device_name(&self, device: u32) -> String {
-        format!("{},{}", device >> 20, device & 0xf_ffff)
+        device_name(device)
     }
 
     fn process_name(&self, process: u32) -> Option<String> {
@@ -363,6 +363,11 @@ fn name<'a>(line: &mut Cursor<'a>) -> Result<&'a [u8], Fault> {
 /// Kernels number a device as major << 20 | minor.
 pub(crate) fn device_number(major: u32, minor: u32) -> Option<u32> {
     (major < 1 << 12 && minor < 1 << 20).then_some(major << 20 | minor)
+}
+
+/// What the kernel calls the device of such a number.
+pub(crate) fn device_name(device: u32) -> String {
+    format!("{},{}", device >> 20, device & 0xf_ffff)
 }
 
 /// Lines that blkparse prints around the events.

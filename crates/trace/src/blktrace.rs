@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use sim::{Lba, Op, Request, SECTOR_BYTES};
 
 use crate::binary::{Binary, BinaryParser, Wrong, field};
-use crate::blkparse::Action;
+use crate::blkparse::{Action, device_name};
 use crate::cursor::SECTOR;
 use crate::error::Absent;
 use crate::events::Events;
@@ -151,7 +151,7 @@ impl BinaryParser for Blktrace {
     }
 
     fn device_name(&self, device: u32) -> String {
-        format!("{},{}", device >> 20, device & 0xf_ffff)
+        device_name(device)
     }
 }
 

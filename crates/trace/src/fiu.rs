@@ -21,7 +21,7 @@
 
 use sim::{Lba, Op, Request};
 
-use crate::blkparse::device_number;
+use crate::blkparse::{device_name, device_number};
 use crate::cursor::Cursor;
 use crate::error::Fault;
 use crate::lines::{LineParser, Text};
@@ -77,6 +77,6 @@ impl LineParser for Fiu {
     }
 
     fn device_name(&self, device: u32) -> String {
-        format!("{},{}", device >> 20, device & 0xf_ffff)
+        device_name(device)
     }
 }

@@ -51,7 +51,8 @@ impl Controller {
 
     fn try_buffer(&mut self, part: &Waiting, now: Nanos) -> bool {
         let request = self.requests[part.slot as usize].request();
-        let beside = self.beside();
+        let asks = self.pace.0.is_some() || self.throttle.0.is_some();
+        let beside = if asks { self.beside() } else { Beside::default() };
         let buffer = self.buffer.0.as_mut().expect("there is a buffer to write to");
         let collectors = self.turns.is_collectors();
         let pace = self.pace.0.as_mut().filter(|pace| collectors || !pace.in_turns());
