@@ -90,8 +90,8 @@ test-rooms:
 	cargo test --workspace --no-fail-fast --lib --bins
 	cargo test -p blocklab-models --doc --quiet
 
-# Fits that take a minute and start no program: once is enough.
-SIMULATED := --skip calibrate::offered_loads --skip calibrate::known_parameters
+# Fits of parts: they take minutes and start no program, so once is enough.
+SIMULATED := --skip calibrate::known_parameters --skip calibrate::offered_loads --skip fitted:: --skip flash::
 
 # What looks at this machine's programs, as on a machine that has only the basic ones.
 test-bare:

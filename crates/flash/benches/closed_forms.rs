@@ -1,11 +1,11 @@
 //! Prints the tables of `docs/measured/closed-forms.md`: the SSD model against closed forms.
 //! `cargo bench -p blocklab-flash --bench closed_forms`
 
-#[path = "../tests/closed_forms/drive.rs"]
+#[path = "../tests/flash/closed_forms/drive.rs"]
 mod drive;
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/flash/support.rs"]
 mod support;
-#[path = "../tests/closed_forms/theory.rs"]
+#[path = "../tests/flash/closed_forms/theory.rs"]
 mod theory;
 
 use drive::{HotCold, Waf};

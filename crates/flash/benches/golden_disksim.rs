@@ -2,11 +2,11 @@
 //! `cargo bench -p blocklab-flash --bench golden_disksim [-- TRACE]`, where TRACE is a DiskSim
 //! ASCII trace: arrival in ms, device, sector, sectors, flags (1 for a read).
 
-#[path = "../tests/golden_disksim/runs.rs"]
+#[path = "../tests/flash/golden_disksim/runs.rs"]
 mod runs;
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/flash/support.rs"]
 mod support;
-#[path = "../tests/golden_disksim/synthetic.rs"]
+#[path = "../tests/flash/golden_disksim/synthetic.rs"]
 mod synthetic;
 
 use runs::{

@@ -4,9 +4,9 @@
 //! dies x 2 planes x 128 blocks x 256 pages x 4 KiB with 4 KiB random requests at depth 32; G is F
 //! with 80 % of the space live and in steady state.
 
-#[path = "../tests/support/closed.rs"]
+#[path = "../tests/flash/closed.rs"]
 mod closed;
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/flash/support.rs"]
 mod support;
 
 use closed::Closed;

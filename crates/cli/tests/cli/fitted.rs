@@ -4,19 +4,16 @@ use crate::calibrate::{HEADER, measured, number, value};
 use crate::support::Test;
 
 /// Reads as they are of a drive with a link of 6.8 GB/s, beside writes that were offered: what
-/// `probe --overwrite` measures. All of it is fitted, not only the way of letting writes in.
+/// `probe --overwrite` measures. All of it is fitted, not only the way of letting writes in: what a
+/// process takes, too, which comes out as less than a nanosecond on the way.
 #[test]
 fn reads_are_fitted_beside_offered_writes() {
     let reads = "\
         ,,randread,4k,1,1,,,13889,72.0,69.8,108.0\n,,randread,4k,32,1,,,408825,78.3,75.9,117.4\n\
-        ,,randread,4k,256,1,,,559914,457.2,443.5,685.8\n\
-        ,,randread,16k,32,1,,,288517,110.9,107.6,166.4\n\
         ,,randread,128k,1,1,,,5263,190.0,184.3,285.0\n\
-        ,,randread,128k,8,1,,,38505,207.8,201.5,311.7\n\
         ,,randread,128k,64,1,,,51993,1230.9,1194.0,1846.4\n";
     let offered = [
         (100_000, 71_511, [953.88, 3359.47], [898.5, 3376.0], [2205.5, 4039.0]),
-        (60_000, 54_449, [127.04, 20.67], [108.0, 15.0], [388.0, 81.0]),
         (20_000, 14_846, [84.25, 11.5], [71.0, 11.0], [276.0, 14.0]),
     ];
     let writes = offered.map(|(rate, done, mean, p50, p99)| {

@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 use super::super::measured::{Point, find};
 use super::host_path::{self, BANDWIDTH, PROCESS_INTERVAL, tells_processes};
-use super::scale::{is_scalable, is_seek, quantity, scale};
+use super::scale::{is_scalable, is_seek, nanosecond, quantity, scale};
 
 /// A way of letting writes in, and what of it is fitted.
 pub(super) struct Mechanism {
@@ -67,8 +67,8 @@ impl Knob {
     /// The larger, the quicker; else it is a time.
     pub(super) fn is_rate(&self) -> bool {
         let is_time = |value: &Value| {
-            let unit = value.as_str().and_then(quantity).map(|(_, unit)| unit.trim());
-            unit.is_some_and(|unit| ["ns", "us", "ms", "s"].contains(&unit))
+            let unit = value.as_str().and_then(quantity).map(|(_, unit)| unit);
+            unit.is_some_and(|unit| nanosecond(unit).is_some())
         };
         !match &self.value {
             Value::Array(all) => all.iter().any(is_time),

@@ -9,6 +9,12 @@ pub(super) fn quantity(text: &str) -> Option<(f64, &str)> {
     Some((number, &text[split..]))
 }
 
+/// How much of `unit` a nanosecond is, if it is a unit of time: a shorter time cannot be stated.
+pub(super) fn nanosecond(unit: &str) -> Option<f64> {
+    let known = [("ns", 1.0), ("us", 1e-3), ("ms", 1e-6), ("s", 1e-9)];
+    known.iter().find(|(name, _)| *name == unit.trim()).map(|(_, least)| *least)
+}
+
 /// Whether `value` is a quantity above 0, or a list of quantities of which one is.
 pub(super) fn is_scalable(value: &Value) -> bool {
     match value {
@@ -61,7 +67,8 @@ pub(super) fn scale(value: &Value, factor: f64) -> Value {
         Value::Float(number) => Value::Float(number * factor),
         Value::String(text) => quantity(text).map_or(value.clone(), |(number, unit)| {
             // Four digits: no measurement knows more.
-            let number = number * factor;
+            let least = nanosecond(unit).filter(|_| number > 0.0).unwrap_or(0.0);
+            let number = (number * factor).max(least);
             let digits = (3.0 - number.max(1e-9).log10().floor()).max(0.0) as usize;
             let shown = format!("{number:.digits$}");
             let shown = if shown.contains('.') {
@@ -96,6 +103,9 @@ mod tests {
         assert_eq!(scaled("a", 1.1), "\"93.5us\"");
         assert_eq!(scaled("b", 2.0), "[\"0us\", \"85us\"]");
         assert_eq!((scaled("c", 2.0), scaled("d", 1.5)), ("14".into(), "\"4860MB/s\"".into()));
+        // What is next to nothing can be read again.
+        assert_eq!((scaled("a", 1e-6), scaled("a", 1e-3)), ("\"0.001us\"".into(), "\"0.085us\"".into()));
+        assert_eq!(scaled("b", 1e-9), "[\"0us\", \"0.001us\"]");
         assert!(!is_scalable(&table["e"]));
         let seek: Table = "f={a=1.5,b=0.5,knee=7,c=2.0,e=0.25}\nhost={a=1.5}".parse().unwrap();
         assert!(is_scalable(&seek["f"]) && !is_scalable(&seek["host"]));

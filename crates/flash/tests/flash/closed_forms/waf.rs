@@ -1,7 +1,7 @@
 //! Write amplification against theory (uniform and hot/cold single-page writes).
 
-use crate::drive::{HotCold, Waf};
-use crate::theory;
+use super::drive::{HotCold, Waf};
+use super::theory;
 
 const GREEDY: &str = "gc = 'greedy'";
 const FIFO: &str = "gc = 'fifo'";
@@ -93,7 +93,7 @@ fn hot_and_cold_agree_on_a_small_drive() {
     close("greedy", run(GREEDY), 2.955, 0.01);
 }
 
-/// The whole of check table A: `cargo test --release -p blocklab-flash --test closed_forms -- \
+/// The whole of check table A: `cargo test --release -p blocklab-flash --test flash closed_forms -- \
 /// --ignored`.
 #[test]
 #[ignore = "minutes: part of the long tests"]

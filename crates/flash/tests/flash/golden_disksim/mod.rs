@@ -1,8 +1,6 @@
 //! The DiskSim SSD against what the original printed.
 
 mod runs;
-#[path = "../support/mod.rs"]
-mod support;
 mod synthetic;
 
 use runs::{STEADY, TABLE, UNLOADED, Unloaded, build, mean_ms, published, steady_state};

@@ -2,8 +2,8 @@
 
 use sim::{Device, Lba, Nanos, Request, Stepper};
 
-use crate::drive::counters;
-use crate::timing::{ONE_DIE, P, R, X, fill, ssd};
+use super::drive::counters;
+use super::timing::{ONE_DIE, P, R, X, fill, ssd};
 
 fn stepper(rest: &str) -> Stepper<Box<dyn Device>> {
     Stepper::new(ssd(ONE_DIE, rest))

@@ -5,8 +5,7 @@ use sim::{
     WorkloadError,
 };
 
-use crate::support;
-use crate::synthetic::Synthetic;
+use super::synthetic::Synthetic;
 
 pub(crate) fn build(rest: &str) -> Box<dyn Device> {
     build_any(&format!("[disksim-ssd]\n{rest}"))
@@ -14,7 +13,7 @@ pub(crate) fn build(rest: &str) -> Box<dyn Device> {
 
 /// Any device, from TOML.
 pub(crate) fn build_any(text: &str) -> Box<dyn Device> {
-    support::build(text, "golden")
+    crate::support::build(text, "golden")
 }
 
 /// Mean response of all but the last request, as DiskSim counts it.

@@ -2,11 +2,9 @@
 
 use sim::{Counters, Device, Lba, Request, Rng};
 
-use crate::support;
-
 /// Build a device from TOML.
 pub(crate) fn build(text: &str) -> Box<dyn Device> {
-    support::build(text, "device")
+    crate::support::build(text, "device")
 }
 
 /// Counters of a device so far.

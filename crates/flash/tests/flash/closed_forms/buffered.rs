@@ -2,8 +2,8 @@
 
 use sim::{Device, Lba, Nanos, Op, Request, Rng, Stepper};
 
-use crate::drive::counters;
-use crate::timing::{ONE_DIE, R, X, full, ssd};
+use super::drive::counters;
+use super::timing::{ONE_DIE, R, X, full, ssd};
 
 /// The buffer has one sector of a page of four; what it has not is on flash.
 #[test]

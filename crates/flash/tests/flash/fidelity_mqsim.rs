@@ -1,17 +1,14 @@
 //! Cross-validation with MQSim in a matched part (`devices/mqsim-f.toml`). The numbers MQSim
 //! printed are constants; `docs/measured/fidelity-mqsim.md` explains every row and what differs.
 //!
-//! The table: `cargo test -p blocklab-flash --test fidelity_mqsim -- --nocapture`
+//! The table: `cargo test -p blocklab-flash --test flash fidelity_mqsim -- --nocapture`
 
-#[path = "support/closed.rs"]
-mod closed;
-
-use closed::Closed;
+use crate::closed::Closed;
 use config::device::Context;
 use flash::device::ssd::Params;
 use sim::{Completion, Counters, Device, Lba, Nanos, Op, Probe, Request, Rng, Stop, simulate};
 
-const PART: &str = include_str!("../../../devices/mqsim-f.toml");
+const PART: &str = include_str!("../../../../devices/mqsim-f.toml");
 
 /// The part after `changes` to its text.
 fn build(changes: &[(&str, &str)]) -> Box<dyn Device> {

@@ -2,8 +2,8 @@
 
 use sim::{Device, Lba, Nanos, Request, Rng, Stepper};
 
-use crate::drive::counters;
-use crate::timing::{ONE_DIE, fill, ssd};
+use super::drive::counters;
+use super::timing::{ONE_DIE, fill, ssd};
 
 /// Between two writes: a die is idle in between, and never for the 1 ms after which it rests.
 const APART: Nanos = Nanos(800_000);

@@ -1,8 +1,6 @@
 //! The laws of the contract and the NAND oracle over many shapes of SSD, small enough that
 //! collection runs all the time.
 
-mod support;
-
 use sim::{Device, Lba, Request, Rng};
 
 /// A drive of 4 dies x 2 planes x 12 blocks x 4 pages with the oracle on.
@@ -12,7 +10,7 @@ fn tiny(changes: &str) -> Box<dyn Device> {
          {changes}\n[ssd.geometry]\nchannels = 2\npackages_per_channel = 1\ndies_per_package = 2\n\
          planes_per_die = 2\nblocks_per_plane = 12\npages_per_block = 4\n"
     );
-    support::build(&text, "tiny")
+    crate::support::build(&text, "tiny")
 }
 
 const SHAPES: [(&str, &str); 21] = [

@@ -7,8 +7,6 @@
 //!
 //! The drives are scaled down: fewer pages a block. Each has its sizes here.
 
-mod support;
-
 use sim::{
     Completion, Demand, Device, Lba, Nanos, Op, Probe, Request, Rng, Stop, Workload, WorkloadError,
 };
@@ -104,7 +102,7 @@ fn drive(part: &str, changes: &str) -> Box<dyn Device> {
     table.retain(|key, _| key == "ssd");
     let changes: toml::Table = changes.parse().expect("changes are TOML");
     overlay(table["ssd"].as_table_mut().expect("a table"), changes);
-    let mut device = support::build(&table.to_string(), part);
+    let mut device = crate::support::build(&table.to_string(), part);
     let pages = device.limits().sectors() / 8;
     (0..pages).for_each(|page| device.apply(&Request::write(Lba(8 * page), 8)));
     let mut rng = Rng::new(2, "age");

@@ -5,7 +5,7 @@ use sim::{
     Stop, Workload, WorkloadError,
 };
 
-use crate::drive::{build, counters};
+use super::drive::{build, counters};
 
 /// Default NAND: tR, tPROG, tBERS and the bus time of a 2 KiB page, in nanoseconds.
 pub(crate) const R: u64 = 25_000;

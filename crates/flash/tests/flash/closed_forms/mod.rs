@@ -4,8 +4,6 @@ mod buffered;
 mod counted;
 mod drive;
 mod rest;
-#[path = "../support/mod.rs"]
-mod support;
 mod theory;
 mod timing;
 mod waf;
