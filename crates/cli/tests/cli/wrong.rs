@@ -94,12 +94,16 @@ const APPENDED: [(&str, &[&str]); 25] = [
 ];
 
 /// A line of an SSD, and what is said to that.
-const SSDS: [(&str, &[&str]); 13] = [
+const SSDS: [(&str, &[&str]); 14] = [
     ("geometry = { page = \"3KiB\" }", &["study.toml:4:21", "a power of two", "got 3KiB"]),
     ("geometry = { channels = 0 }", &["study.toml:4:25", "1 to 1024, got 0"]),
     ("geometry = { blocks_per_plane = 4000000000 }", &["4 to 16777216, got 4000000000"]),
     ("geometry = { chanels = 2 }", &["study.toml:4:14", "did you mean `channels`?"]),
     ("over_provisioning = { live_percent = 200 }", &["study.toml:4:38", "does not fit"]),
+    (
+        "geometry.blocks_per_plane = 16\nover_provisioning = \"7%\"",
+        &["study.toml:5:21", "does not fit", "or geometry.blocks_per_plane = 62 at least"],
+    ),
     ("over_provisioning = \"lots\"", &["study.toml:4:21"]),
     ("gc = \"greeedy\"", &["study.toml:4:6", "did you mean `greedy`?"]),
     ("gc = { d-choices = { e = 2 } }", &["study.toml:4:22", "unknown name `e`"]),

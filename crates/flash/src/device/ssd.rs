@@ -83,7 +83,7 @@ use crate::ftl::wear::{self, WearPolicy};
 use crate::ssd::buffer::{Buffer, BufferParams};
 use crate::ssd::controller::{Controller, Parts, Settings};
 use crate::ssd::counted::{FLASH, PLACED};
-use crate::ssd::geometry::{Geometry, GeometryParams};
+use crate::ssd::geometry::{BLOCKS_PER_PLANE_MAX, Geometry, GeometryParams};
 use crate::ssd::host::{HostParams, HostPath, HostQueues};
 use crate::ssd::nand::Nand;
 use crate::ssd::oracle::Oracle;
@@ -451,6 +451,20 @@ impl Params {
         })
     }
 
+    /// Blocks that a plane has to have for `wanted` logical pages, `spare` of them for what it does
+    /// inside, where that is a question of blocks.
+    fn least_blocks(&self, geometry: &Geometry, wanted: f64, spare: u32) -> Option<f64> {
+        let share = wanted / f64::from(geometry.pages());
+        let blocks = match self.over_provisioning {
+            // Of a larger drive it is as much.
+            OverProvisioning::Capacity(_) => {
+                share * f64::from(geometry.blocks_per_plane.get()) + f64::from(spare)
+            }
+            _ => f64::from(spare) / (1.0 - share),
+        };
+        (blocks > 0.0 && blocks <= f64::from(BLOCKS_PER_PLANE_MAX)).then(|| blocks.ceil())
+    }
+
     /// Logical pages, checked against what the array can hold at all.
     fn logical_pages(&self, geometry: &Geometry) -> Result<u32, ConfigError> {
         let physical = f64::from(geometry.pages());
@@ -471,10 +485,14 @@ impl Params {
             * u64::from(usable)
             * u64::from(geometry.pages_per_block.get());
         if !wanted.is_finite() || wanted < 1.0 || wanted.floor() > most as f64 {
+            let least = self.least_blocks(geometry, wanted, spare);
+            let larger = least
+                .map(|blocks| format!(", or geometry.blocks_per_plane = {blocks:.0} at least"));
             let message = format!(
                 "a logical space of {wanted:.0} pages does not fit: expected 1 to {most} of {} \
-                 physical pages, because each plane needs {spare} spare blocks",
+                 physical pages, because each plane needs {spare} spare blocks{}",
                 geometry.pages(),
+                larger.unwrap_or_default(),
             );
             return Err(ConfigError::new(format!("over_provisioning.{key}"), message));
         }

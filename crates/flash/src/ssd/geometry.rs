@@ -6,6 +6,9 @@ use sim::{Bytes, SECTOR_BYTES};
 
 use config::{ConfigError, Size};
 
+/// So many blocks a plane may have.
+pub(crate) const BLOCKS_PER_PLANE_MAX: u32 = 1 << 24;
+
 /// The shape of the flash array, as a part file gives it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -125,7 +128,7 @@ impl GeometryParams {
         in_range("packages_per_channel", self.packages_per_channel, 1, 1024)?;
         in_range("dies_per_package", self.dies_per_package, 1, 1024)?;
         in_range("planes_per_die", self.planes_per_die, 1, PLANES_PER_DIE_MAX)?;
-        in_range("blocks_per_plane", self.blocks_per_plane, 4, 1 << 24)?;
+        in_range("blocks_per_plane", self.blocks_per_plane, 4, BLOCKS_PER_PLANE_MAX)?;
         // 15 bits: valid counts keep one bit for the block's state.
         in_range("pages_per_block", self.pages_per_block, 1, (1 << 15) - 1)?;
         let page_bytes = self.page.0.0;

@@ -93,8 +93,8 @@ fn hot_and_cold_agree_on_a_small_drive() {
     close("greedy", run(GREEDY), 2.955, 0.01);
 }
 
-/// The whole of check table A: `cargo test --release -p blocklab-flash --test flash closed_forms -- \
-/// --ignored`.
+/// The whole of check table A:
+/// `cargo test --release -p blocklab-flash --test flash closed_forms -- --ignored`.
 #[test]
 #[ignore = "minutes: part of the long tests"]
 fn check_table_a() {
