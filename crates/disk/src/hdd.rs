@@ -36,7 +36,8 @@
 //! # What it leaves out
 //! Media defects and remapping, thermal recalibration, rotation speed error, an ageing rule in
 //! `sptf`, arbitration between a media transfer and cache hits on the interface, read-ahead
-//! across a zone boundary, power states.
+//! across a zone boundary, power states. A read of which the write cache holds only a part is
+//! read from the platters as a whole, without writing that part first.
 //!
 //! # Validated against
 //! Closed forms (mean seek, rotation, sustained rates per zone, random IOPS) and the measured

@@ -274,11 +274,21 @@ impl WriteCache {
         !oldest.into_iter().any(|dirty| dirty.sequence < sequence)
     }
 
-    /// True when one cached write holds all of this range.
+    /// True when cached writes hold all of this range, one of them or several together.
     #[inline]
     pub fn holds(&self, lba: u64, end: u64) -> bool {
-        !self.is_clean()
-            && self.touching(lba, end).any(|(_, start, stop)| start <= lba && end <= stop)
+        if self.is_clean() {
+            return false;
+        }
+        // They come by their first sector, so a gap is not filled by a later one.
+        let mut held = lba;
+        for (_, start, stop) in self.touching(lba, end) {
+            if start > held || held >= end {
+                break;
+            }
+            held = held.max(stop);
+        }
+        held >= end
     }
 
     /// Lose everything; returns the writes that were acknowledged, in the order of that.

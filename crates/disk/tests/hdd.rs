@@ -406,3 +406,113 @@ fn the_arm_is_under_way_while_it_sets_out_to_read_ahead() {
     let seek = Nanos(mechanics.seek_ns(from, to.cylinder, to.head, false).into());
     assert!(answered >= left + seek, "{answered}, but the arm left at {left} for {seek}");
 }
+
+/// What each read of a list took, in ns, and how many of them were hits. Requests come at their
+/// microseconds.
+fn took(params: &Params, requests: &[(u64, Request)]) -> (Vec<u64>, u64) {
+    let mut host = Stepper::new(build(params));
+    let mut came = Vec::new();
+    let mut took = vec![0; requests.len()];
+    let mut done = Vec::new();
+    for (us, request) in requests {
+        done.extend(host.run_until(Nanos::from_micros(*us)));
+        came.push((host.submit(*request).unwrap(), host.now()));
+    }
+    done.extend(host.drain());
+    for completion in done {
+        let index = came.iter().position(|(id, _)| *id == completion.id).unwrap();
+        took[index] = completion.at.0 - came[index].1.0;
+    }
+    let mut counters = sim::Counters::default();
+    host.device.counters(&mut counters);
+    (took, counters.get("read_hits"))
+}
+
+fn read(lba: u64, sectors: u32) -> Request {
+    Request::read(Lba(lba), sectors)
+}
+
+/// By hand: 512 sectors behind the first read are read ahead, and the arm rests. A hit lets it go
+/// on from there, and half a millisecond later it cannot have read 128 KiB.
+#[test]
+fn nothing_is_delivered_before_the_head_has_read_it() {
+    let mut params = part(TARGETS[0].toml);
+    let mechanics = params.mechanics().unwrap();
+    let spt = u64::from(mechanics.geometry.sectors_per_track(&mechanics.geometry.place(100_520)));
+    let list =
+        [(0, read(100_000, 8)), (1_000_000, read(100_512, 8)), (1_000_500, read(100_520, 256))];
+    let (times, hits) = took(&params, &list);
+    let transfer = 255 * mechanics.period() / spt;
+    assert!(times[2] > transfer, "{times:?}, {transfer} ns of transfer");
+    assert!(hits >= 1 && times[1] < 1_000_000, "{times:?}");
+    // Where a hit lets it rest, half of the reads find nothing that was read ahead.
+    params.cache.read_ahead_on_hit = false;
+    let paused: Vec<_> = (0..20).map(|n| (300_000 * n, read(512 * n, 512))).collect();
+    assert_eq!(took(&params, &paused).1, 10);
+}
+
+#[test]
+fn what_a_stream_s_segment_holds_before_it_is_a_hit() {
+    let mut params = part(TARGETS[0].toml);
+    params.cache.read_ahead = Size(Bytes::from_kib(32));
+    // A read over the boundary of two zones.
+    let edge = 13_026_000;
+    let zone = |lba| params.mechanics().unwrap().geometry.place(lba).zone;
+    assert_eq!(zone(edge - 1) + 1, zone(edge));
+    let twice =
+        [(0, read(100_000, 8)), (100_000, read(edge - 4, 8)), (1_000_000, read(edge - 4, 8))];
+    let (times, hits) = took(&params, &twice);
+    assert!(hits == 1 && times[2] < 300_000, "{times:?}");
+    // Sectors that passed before the wanted ones.
+    let backwards =
+        [(0, read(100_000, 8)), (103_700, read(50_001_000, 8)), (1_000_000, read(50_000_992, 8))];
+    let (times, hits) = took(&params, &backwards);
+    assert!(hits == 0 && times[2] > 1_000_000, "{times:?}");
+    params.cache.read_before = true;
+    let (times, hits) = took(&params, &backwards);
+    assert!(hits == 1 && times[2] < 300_000, "{times:?}");
+}
+
+/// A hit lets the arm read on behind the segment: a read that begins in the segment and ends in
+/// what the arm has read since is a hit, and joins it where it has not.
+#[test]
+fn a_read_may_begin_before_what_the_arm_reads_on() {
+    let params = part(TARGETS[0].toml);
+    let ahead = params.cache.read_ahead.0.sectors();
+    let list = |later: u64| {
+        [(0, read(0, 8)), (1_000_000, read(ahead - 4, 8)), (1_000_000 + later, read(ahead + 4, 8))]
+    };
+    let (times, hits) = took(&params, &list(100_000));
+    assert!(hits == 2 && times[2] < 300_000, "{times:?}");
+    let turn = params.mechanics().unwrap().period();
+    let (times, hits) = took(&params, &list(500));
+    assert!(hits == 2 && times[2] < turn + 1_000_000, "{times:?}");
+    // Overwritten meanwhile, without a cache of written data: what was read before is gone.
+    let mut params = params;
+    params.cache.segment = Size(Bytes::from_mib(2));
+    params.write_cache.enabled = false;
+    params.cache.read_hits_on_written = false;
+    let over = (1_100_000, Request::write(Lba(100), 8));
+    let list = [(0, read(0, 8)), (1_000_000, read(ahead - 4, 8)), over, (2_000_000, read(100, 8))];
+    assert_eq!(took(&params, &list).1, 1);
+}
+
+#[test]
+fn several_cached_writes_serve_one_read() {
+    let params = part(TARGETS[0].toml);
+    let write = |lba| (100_000, Request::write(Lba(lba), 8));
+    let last = |from, sectors| {
+        let (first, second) = (write(50_000_000), write(50_000_008));
+        let list = [(0, read(100_000, 8)), first, second, (108_000, read(from, sectors))];
+        took(&params, &list).0[3]
+    };
+    for (from, sectors) in [(50_000_000, 16), (50_000_004, 8), (50_000_008, 8)] {
+        let ns = last(from, sectors);
+        assert!((200_000..300_000).contains(&ns), "{from} {sectors}: {ns}");
+    }
+    // Of these the cache holds a part.
+    for (from, sectors) in [(50_000_000, 17), (49_999_999, 17)] {
+        let ns = last(from, sectors);
+        assert!(ns > 1_000_000, "{from} {sectors}: {ns}");
+    }
+}

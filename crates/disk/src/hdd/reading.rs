@@ -17,7 +17,8 @@ impl Hdd {
         if reuse && self.writes.holds(lba, end) {
             return self.finish_hit(id, hit_ready, sectors);
         }
-        if self.stream.active && lba < self.stream.limit && lba >= self.stream.lba {
+        // What lies before the stream's first sector is there once the head has come to that.
+        if self.is_in_stream(lba) && hit_ready >= self.stream.start {
             let reached = self.reached(hit_ready);
             self.segments.extend(self.stream.segment, reached);
         }
@@ -49,16 +50,17 @@ impl Hdd {
 
     /// After a hit in segment `index` the idle arm may read on behind it.
     fn read_on(&mut self, now: Nanos, index: usize, lba: u64, end: u64) {
-        if self.stream.active && self.stream.segment == index {
-            self.stream.limit =
-                self.stream.limit.max(self.ahead_limit(self.segments.get(index).start, lba, end));
-            // A stream that had already stopped cannot be prolonged; it would have to come round.
-            if self.reached(now) < self.stream.limit {
-                return;
-            }
+        let limit = self.ahead_limit(self.segments.get(index).start, lba, end);
+        // A stream that has stopped cannot be prolonged; it has to come round. Where it stopped
+        // depends on its limit, so ask before that is raised.
+        if self.stream.active
+            && self.stream.segment == index
+            && self.reached(now) < self.stream.limit
+        {
+            self.stream.limit = self.stream.limit.max(limit);
+            return;
         }
         let from = self.segments.get(index).end;
-        let limit = self.ahead_limit(self.segments.get(index).start, lba, end);
         if !self.fixed.params.cache.read_ahead_on_hit || from >= limit || !self.is_idle(now) {
             return;
         }
@@ -76,10 +78,10 @@ impl Hdd {
     fn join_stream(&mut self, id: u64, ready: Nanos, lba: u64, end: u64) -> bool {
         let stream = self.stream;
         let geometry = &self.fixed.mechanics.geometry;
-        if !stream.active
+        if !self.is_in_stream(lba)
             || !self.queue.is_empty()
             || !self.writes.is_clean()
-            || lba < stream.lba
+            || end <= stream.lba
             || end > geometry.zone_end(&stream.place)
         {
             return false;
@@ -100,6 +102,15 @@ impl Hdd {
         let done = all.max(off_medium + Nanos(self.interface_ns(1)));
         self.complete(id, done + self.fixed.params.overhead.read_completion.0);
         true
+    }
+
+    /// True when sector `lba` is one that the stream's segment holds or will hold. The segment may
+    /// begin before the stream: with sectors that passed before the wanted ones, with an earlier
+    /// zone's part of the read, or with what the arm reads on behind.
+    #[inline]
+    fn is_in_stream(&self, lba: u64) -> bool {
+        let stream = &self.stream;
+        stream.active && (self.segments.get(stream.segment).start..stream.limit).contains(&lba)
     }
 
     /// First sector the stream has not read by `at`.

@@ -17,7 +17,12 @@ impl Hdd {
         self.last_was_write = true;
         self.counts.writes += 1;
         let end = request.end().0;
-        if self.stream.active && lba < self.stream.limit && end > self.stream.lba {
+        // What the stream's segment held before the write is no longer there: were it prolonged, it
+        // would seem to be.
+        if self.stream.active
+            && lba < self.stream.limit
+            && end > self.segments.get(self.stream.segment).start
+        {
             self.stop_stream(now);
         }
         self.segments.forget(lba, end);

@@ -66,7 +66,8 @@ pub struct NandParams {
     /// read at once; so are units of one page of the flash that the host wants. A drive whose
     /// superblocks span the planes of a die.
     pub planes_as_one: u32,
-    /// Reads of a small part of a page, if they take another time.
+    /// Reads of a small part of a page, if they take another time; a spare area that a rebuild of
+    /// the mapping reads is one, a copy-back is not.
     pub read_small: Option<SmallReads>,
     /// A die reads on while data it has read go out, from a cache register (of one read for each
     /// plane): a read and a transfer of the same die overlap. Programs and erases wait for both.
@@ -335,12 +336,13 @@ impl Timing {
     }
 
     /// The time all operations of a rebuild take one after another. A spare area crosses the bus
-    /// as one sector.
+    /// as one sector, and is a small read.
     pub fn rebuild_ns(&self, rebuilt: Rebuilt, page_sectors: u32) -> u64 {
         let mean = |times: &[u64]| times.iter().sum::<u64>() / times.len() as u64;
         let (read, program) = (mean(&self.read_ns), mean(&self.program_ns) / u64::from(self.units));
+        let spare = mean(self.small.as_ref().map_or(&self.read_ns, |(_, times)| times));
         let page = self.command_ns + self.bus_ns(page_sectors);
-        rebuilt.spare_reads * (self.command_ns + read + self.bus_ns(1))
+        rebuilt.spare_reads * (self.command_ns + spare + self.bus_ns(1))
             + rebuilt.page_reads * (read + page)
             + rebuilt.page_writes * (program + page)
     }
@@ -366,8 +368,8 @@ impl Timing {
 
     fn array_by_page(&self, geometry: &Geometry, op: FlashOp) -> u64 {
         let page = |ppn| geometry.block_page(ppn).1;
-        let read = |ppn, pslc| {
-            if pslc { self.pslc_ns.0 } else { self.read_ns(page(ppn), op.sectors()) }
+        let read = |ppn, pslc, sectors| {
+            if pslc { self.pslc_ns.0 } else { self.read_ns(page(ppn), sectors) }
         };
         let program = || match page(op.ppn()) {
             page if !self.is_last_unit(page) => 0,
@@ -375,9 +377,10 @@ impl Timing {
             page => by_type(&self.program_ns, page / self.units),
         };
         match op.kind() {
-            Kind::Read => read(op.ppn(), op.is_pslc()),
+            Kind::Read => read(op.ppn(), op.is_pslc(), op.sectors()),
             Kind::Program => program(),
-            Kind::CopyBack => read(op.from(), op.is_from_pslc()) + program(),
+            // Nothing crosses the bus, but a whole page is sensed.
+            Kind::CopyBack => read(op.from(), op.is_from_pslc(), u32::MAX) + program(),
             Kind::Erase => self.erase_ns,
         }
     }
@@ -410,6 +413,8 @@ fn by_type(times: &[u64], page: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::geometry::GeometryParams;
+    use super::super::plan::Cause;
     use super::*;
 
     #[test]
@@ -434,5 +439,30 @@ mod tests {
             assert_eq!(refused.key, key);
         }
         assert!(none.check().is_ok());
+    }
+
+    /// By hand: tR 100 us of a page and 10 us of up to 4 KiB, tPROG 200 us; a copy-back senses a
+    /// page, and a spare area is a sector, of 12.8 us at 40 MB/s.
+    #[test]
+    fn a_copy_back_senses_a_page_and_a_spare_area_is_a_small_read() {
+        let us = |n| Duration(Nanos::from_micros(n));
+        let slow = NandParams { read: vec![us(100)], ..NandParams::default() };
+        let times = |params: NandParams| {
+            let timing = params.check().unwrap();
+            let geometry = GeometryParams::default().check().unwrap();
+            let copied = FlashOp::copy_back(Cause::Gc, 1, 0, 0);
+            let spare = Rebuilt { spare_reads: 7, ..Rebuilt::default() };
+            let page = Rebuilt { page_reads: 7, ..Rebuilt::default() };
+            (
+                timing.phases(&geometry, copied),
+                timing.rebuild_ns(spare, 4),
+                timing.rebuild_ns(page, 4),
+            )
+        };
+        let read_small = Some(SmallReads { up_to: Size(sim::Bytes(4096)), read: vec![us(10)] });
+        let (copied, spare, page) = times(slow.clone());
+        assert_eq!(copied, Phases { bus_in: 0, array: 300_000, bus_out: 0 });
+        assert_eq!((spare, page), (7 * 112_800, 7 * 151_200));
+        assert_eq!(times(NandParams { read_small, ..slow }), (copied, 7 * 22_800, page));
     }
 }

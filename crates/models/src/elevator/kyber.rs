@@ -53,7 +53,7 @@ const DISCARD_TARGET: Nanos = Nanos::from_secs(5);
 /// What only Kyber counts.
 static TOKENS: Counted = Counted {
     counters: &[
-        Counter::new("throttled", "requests", "requests that found no token"),
+        Counter::new("throttled", "waits", "times that a request's turn came without a token"),
         Counter::new("read_tokens", "requests", "reads that may be out at once, now"),
         Counter::new("write_tokens", "requests", "the same of writes"),
         Counter::new("discard_tokens", "requests", "the same of discards"),
@@ -112,7 +112,6 @@ impl Params {
             current: 0,
             batching: 0,
             look_at: Nanos::MAX,
-            throttled: 0,
         };
         let kind = Kind { merging: Merging::Recent, ..Kind::TODAY };
         Ok(Built { policy: Box::new(policy), kind })
@@ -175,9 +174,21 @@ struct Domain {
     ready: Option<Nanos>,
     /// The percentile of the last period in which nothing was late.
     before: Option<usize>,
+    /// Times that its turn came, and it had a request and no token.
+    throttled: u64,
 }
 
-snapshot_fields!(Domain { tokens, used, software, hardware, in_device, whole, ready, before });
+snapshot_fields!(Domain {
+    tokens,
+    used,
+    software,
+    hardware,
+    in_device,
+    whole,
+    ready,
+    before,
+    throttled
+});
 
 impl Domain {
     fn new(target: Nanos, tokens_max: u32) -> Domain {
@@ -192,12 +203,18 @@ impl Domain {
             whole: Times::default(),
             ready: None,
             before: None,
+            throttled: 0,
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.software.is_empty() && self.hardware.is_empty()
     }
 
     /// The next request, if there are one and a token for it.
     fn next(&mut self, pool: &mut Pool) -> Option<u32> {
         if self.used >= self.tokens {
+            self.throttled += u64::from(!self.is_empty());
             return None;
         }
         if self.hardware.is_empty() {
@@ -219,10 +236,9 @@ struct Kyber {
     batching: u32,
     /// When the times are looked at next.
     look_at: Nanos,
-    throttled: u64,
 }
 
-snapshot_fields!(Kyber { domains, current, batching, look_at, throttled });
+snapshot_fields!(Kyber { domains, current, batching, look_at });
 
 fn domain(op: Op) -> usize {
     match op {
@@ -239,7 +255,7 @@ impl Policy for Kyber {
     }
 
     fn is_empty(&self) -> bool {
-        self.domains.iter().all(|domain| domain.software.is_empty() && domain.hardware.is_empty())
+        self.domains.iter().all(Domain::is_empty)
     }
 
     fn dispatch(&mut self, _now: Nanos, pool: &mut Pool, out: &mut Vec<u32>) {
@@ -302,9 +318,7 @@ impl Policy for Kyber {
             let Some(bucket) = bucket else { continue };
             if bad > 0 || bucket >= GOOD_BUCKETS {
                 let tokens = domain.tokens * (bucket as u32 + 1) / GOOD_BUCKETS as u32;
-                let tokens = tokens.clamp(1, domain.tokens_max);
-                self.throttled += u64::from(tokens < domain.tokens);
-                domain.tokens = tokens;
+                domain.tokens = tokens.clamp(1, domain.tokens_max);
             }
         }
     }
@@ -335,7 +349,7 @@ impl Policy for Kyber {
     }
 
     fn counters(&self, out: &mut Counters) {
-        out.add("throttled", self.throttled);
+        out.add("throttled", self.domains.iter().map(|domain| domain.throttled).sum());
         for (name, domain) in ["read", "write", "discard"].iter().zip(&self.domains) {
             out.level(format!("{name}_tokens"), u64::from(domain.tokens));
         }
@@ -343,7 +357,8 @@ impl Policy for Kyber {
 
     fn clear(&mut self) {
         for domain in &mut self.domains {
-            *domain = Domain::new(domain.target, domain.tokens_max);
+            let throttled = domain.throttled;
+            *domain = Domain { throttled, ..Domain::new(domain.target, domain.tokens_max) };
         }
         (self.current, self.batching, self.look_at) = (0, 0, Nanos::MAX);
     }
@@ -395,6 +410,21 @@ mod tests {
         rig.until_us(0);
         let writes = rig.order().iter().filter(|&&lba| lba >= 500_000).count();
         assert_eq!((rig.order().len() - writes, writes), (2, 3));
+    }
+
+    /// One token: of three reads two find none, where all three find one of three.
+    #[test]
+    fn a_request_without_a_token_is_throttled() {
+        let throttled = |reads: u32| {
+            let params = Params { tokens: [reads, 1, 1], ..Params::default() };
+            let mut rig = Rig::new(&policy(params), Medium::fixed(1000).deep(4));
+            (0..3).for_each(|n| rig.read(1, 1000 * n, 8));
+            rig.until_us(0);
+            let at_once = rig.count("throttled");
+            rig.drain();
+            (at_once >= 1, rig.count("throttled") >= 2)
+        };
+        assert_eq!((throttled(1), throttled(3)), ((true, true), (false, false)));
     }
 
     #[test]
