@@ -12,9 +12,11 @@ import polars as pl
 import pytest
 from synthetic import write_run_directory
 
+import blocklab
 from blocklab._report import verdict
 from blocklab.plots import (
     _frame,
+    _layout,
     _parts,
     _style,
     latency_heatmap,
@@ -25,7 +27,7 @@ from blocklab.plots import (
     utilisation,
     waf,
 )
-from blocklab.rundir import RunDirectory
+from blocklab.rundir import Run, RunDirectory
 
 
 def test_the_curve_reaches_one_request_at_the_slowest() -> None:
@@ -297,6 +299,52 @@ def test_the_busiest_unit_is_so_on_average_over_repeats(tmp_path: Path) -> None:
     figure = utilisation.draw(data)
     assert figure is not None
     assert figure.title == "Busiest on average: channel 0 die 1 (60\u00a0%)"
+
+
+def test_a_short_last_bin_weighs_as_little_as_it_is_long(tmp_path: Path) -> None:
+    data = repeated(tmp_path / "one", {"simulated_s": [2.5]})
+    pl.DataFrame({
+        "run": [0] * 6, "unit": ["arm"] * 6, "t_s": [0.0, 1.0, 2.0] * 2,
+        "what": ["seek"] * 3 + ["rotate"] * 3, "busy": [0.3, 0.2, 1.0, 0.1, 0.4, 0.0]},
+        schema_overrides={"run": pl.UInt32}).write_parquet(data.path / "units.parquet")
+    figure = utilisation.draw(data)
+    assert figure is not None
+    assert figure.title == "Busiest on average: arm (60\u00a0%)", "1.5 of 2.5 s"
+
+
+def test_no_unit_of_a_disk_is_busy_for_more_than_the_time(tmp_path: Path) -> None:
+    study = tmp_path / "disk.toml"
+    study.write_text('[device.hdd]\npart = "wd-80g-5400"\n[workload.fio]\nrw = "randread"\n'
+                     "iodepth = 4\n[run]\nrequests = 20\n")
+    data = blocklab.run(study, out=tmp_path / "out")
+    units = pl.read_parquet(tmp_path / "out" / "units.parquet")
+    bins = units.group_by("t_s").agg(pl.col("busy").sum()).sort("t_s")
+    assert bins["busy"].max() <= 1 + 1e-9
+    [metrics] = json.loads((tmp_path / "out" / "result.json").read_text())["runs"]
+    metrics = metrics["metrics"]
+    ends = [*bins["t_s"].to_list()[1:], metrics["simulated_s"]]
+    lengths = [end - start for start, end in zip(bins["t_s"], ends, strict=True)]
+    busy = sum(share * length for share, length in zip(bins["busy"], lengths, strict=True))
+    expected = metrics["utilisation_mean"] * metrics["simulated_s"]
+    assert busy == pytest.approx(expected, abs=lengths[0])
+    assert len(bins) > 20 and data is not None
+
+
+def test_curves_whose_names_begin_alike_can_be_told_apart(tmp_path: Path) -> None:
+    def at(index: int, params: dict[str, Any]) -> Run:
+        return Run(index, "", params, {}, {}, "fio", [], None, None, None, {})
+
+    points = [{"device": device, "device.ssd.over_provisioning": spare}
+              for device in ("card", "mlc", "tlc") for spare in ("7%", "28%")]
+    axes = list(points[0])
+    groups = _layout.points([at(index, point) for index, point in enumerate(points)], axes)
+    assert _layout.labels(groups, axes, 150) == [
+        "card · 7%", "card · 28%", "mlc · 7%", "mlc · 28%", "tlc · 7%", "tlc · 28%"]
+    assert _layout.labels(dict(list(groups.items())[:1]), axes, 150) == ["card · over_provisionin…"]
+    long = {f"{'x' * 40}{end}": [at(0, {"device": f"{'x' * 40}{end}"})]
+            for end in "ab"}
+    assert _layout.labels(long, ["device"], 150) == [
+        f"{'x' * 12}…{'x' * 10}{end}" for end in "ab"]
 
 
 def test_dies_of_a_device_in_a_device_lie_under_their_channels() -> None:

@@ -149,9 +149,12 @@ pub(crate) fn rule(options: &mut Words) -> Result<Rule, String> {
     let by = options.take("by");
     let time = || {
         let text = by.ok_or("slow needs a time, such as by=10ms")?;
-        Duration::parse(text).map(|duration| duration.0.0)
+        strikes("by", text, Duration::parse(text)?.0.0)
     };
-    let distance = || bytes(by.ok_or("misdirected needs a distance, such as by=4KiB")?);
+    let distance = || {
+        let text = by.ok_or("misdirected needs a distance, such as by=4KiB")?;
+        strikes("by", text, bytes(text)?)
+    };
     let kind = match options.take_name() {
         Some("error") => Kind::Error,
         Some("hang") => Kind::Hang,
@@ -178,7 +181,7 @@ pub(crate) fn rule(options: &mut Words) -> Result<Rule, String> {
             let parts = text
                 .split_once('+')
                 .ok_or_else(|| format!("range={text}: expected START+LENGTH, such as 1MiB+4KiB"))?;
-            let (start, length) = (bytes(parts.0)?, bytes(parts.1)?);
+            let (start, length) = (bytes(parts.0)?, strikes("range", text, bytes(parts.1)?)?);
             start..start.checked_add(length).ok_or("the range ends beyond any device")?
         }
     };
@@ -204,6 +207,14 @@ fn check_operation(kind: Kind, op: Option<Op>) -> Result<(), String> {
             Err(format!("op={op}: {kind} strikes nothing of that kind; op={all}, or no op"))
         }
         _ => Ok(()),
+    }
+}
+
+/// The same of an extent of nothing.
+fn strikes(key: &str, text: &str, extent: u64) -> Result<u64, String> {
+    match extent {
+        0 => Err(format!("{key}={text}: it would never strike; expected more than 0")),
+        extent => Ok(extent),
     }
 }
 
@@ -246,6 +257,9 @@ mod tests {
             ("inject rot by=3", "no option `by`"),
             ("inject error range=7", "START+LENGTH"),
             ("inject error range=1+18446744073709551615", "beyond any device"),
+            ("inject lost range=0+0", "range=0+0: it would never strike"),
+            ("inject misdirected by=0", "by=0: it would never strike"),
+            ("inject slow by=0s", "by=0s: it would never strike"),
             ("inject error op=trim", "expected read"),
             (
                 "inject torn op=read",

@@ -160,13 +160,14 @@ impl Data {
         sink.result = Some(if sink.verdict.error || kept.is_empty() {
             Ok(())
         } else {
-            self.put(ticket, placement.offset, kept).map_err(|why| refusal(&why))
+            self.put(ticket, (offset, placement.offset), kept).map_err(|why| refusal(&why))
         });
     }
 
-    fn put(&mut self, ticket: WriteTicket, at: u64, data: &[u8]) -> io::Result<()> {
+    /// Write what was asked for at one place and lands at another.
+    fn put(&mut self, ticket: WriteTicket, (asked, at): (u64, u64), data: &[u8]) -> io::Result<()> {
         if let Some(log) = &mut self.log {
-            log.before_write(&self.store, ticket, at, data.len())?;
+            log.before_write(&self.store, ticket, (asked, at), data.len())?;
         }
         self.show_replaced(at, data.len() as u64)?;
         self.store.write(at, data)
@@ -289,7 +290,7 @@ impl Data {
         }
         self.next_ticket += 1;
         let ticket = WriteTicket(self.next_ticket);
-        log.before_write(&self.store, ticket, range.start, bytes as usize)?;
+        log.before_write(&self.store, ticket, (range.start, range.start), bytes as usize)?;
         Ok(Some(ticket))
     }
 
@@ -375,7 +376,9 @@ fn not_zero(store: &Store, from: u64, end: u64) -> io::Result<Option<Range<u64>>
 
 fn refusal(why: &io::Error) -> Refusal {
     match why.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Refusal::NoSpace,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            Refusal::NoSpace
+        }
         _ => Refusal::Io,
     }
 }

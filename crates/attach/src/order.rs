@@ -125,3 +125,10 @@ pub struct Reply {
     /// empty for everything else.
     pub result: Result<Vec<u8>, Refusal>,
 }
+
+impl Reply {
+    /// Bytes that were read or written: none of a request that failed, of which nothing is done.
+    pub(crate) fn moved(&self) -> u32 {
+        if self.result.is_ok() { self.order.bytes } else { 0 }
+    }
+}

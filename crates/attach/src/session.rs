@@ -147,6 +147,8 @@ struct Session {
     /// (export, bytes, moments) of the replies that are about to leave.
     leaving: Vec<(usize, u32, Timing)>,
     live: Option<Live>,
+    /// The share of the median modelled time that the p99 of lateness may reach.
+    late_share: f64,
     /// When the live line is due.
     tick: Wall,
 }
@@ -184,6 +186,7 @@ pub fn attach(
         origins,
         leaving: Vec::new(),
         live: live.then(Live::default),
+        late_share,
         tick: Wall::NEVER,
     };
     open::mark(&mut session.origins)?;
@@ -206,7 +209,7 @@ pub fn attach(
     let stopped = session.stop();
     let code = served?;
     let compensation_us = compensation_ns as f64 / 1e3;
-    let devices = session.devices(late_share, dilation, &seen, compensation_us);
+    let devices = session.devices(dilation, &seen, compensation_us);
     let report = Report {
         frontend: name,
         wall_s,
@@ -278,7 +281,7 @@ impl Session {
                         .statistics()
                         .failed(reply.timing.op, why);
                 }
-                self.leaving.push((index, reply.order.bytes, reply.timing));
+                self.leaving.push((index, reply.moved(), reply.timing));
                 self.event_loop.frontend.reply(index, reply, &mut self.event_loop.shared);
             }
             self.event_loop.replies = replies;
@@ -306,12 +309,12 @@ impl Session {
     /// The devices' part of the report.
     fn devices(
         &mut self,
-        late_share: f64,
         dilation: u64,
         seen: &ClientSide,
         compensation_us: f64,
     ) -> Vec<DeviceReport> {
         let mut reports = Vec::new();
+        let late_share = self.late_share;
         let both = self.event_loop.shared.exports.iter_mut().zip(&self.origins);
         for (index, (export, origin)) in both.enumerate() {
             let mut measured = export.engine.statistics().summary(late_share, dilation);

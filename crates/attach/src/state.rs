@@ -91,15 +91,20 @@ pub(crate) fn refuse_foreign(state: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuse the state, and the mark, of data that is not there: an empty file would go with it from
-/// then on.
+/// Refuse the state, and the mark, of data that is not there, or was cut to nothing: an empty file
+/// would go with it from then on.
 pub(crate) fn refuse_orphan(data: &Path) -> Result<(), Failure> {
     let with_it = [beside(data, ".dirty"), path_beside(data)];
     let left = with_it.iter().filter(|path| fs::symlink_metadata(path).is_ok());
     let left: Vec<String> = left.map(|path| path.display().to_string()).collect();
-    let (Some(first), false) = (left.first(), data.exists()) else { return Ok(()) };
+    let Some(first) = left.first() else { return Ok(()) };
+    let what = match fs::metadata(data) {
+        Ok(meta) if meta.len() > 0 => return Ok(()),
+        Ok(_) => "is empty",
+        Err(_) => "is not there",
+    };
     let data = data.display();
-    Err(Failure::input(format!("{data} is not there, but {first} is, which goes with it"))
+    Err(Failure::input(format!("{data} {what}, but {first} is there, which goes with it"))
         .expected("both, or neither")
         .help(format!("bring {data} back, or begin with an empty drive: rm {}", left.join(" "))))
 }

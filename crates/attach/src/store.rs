@@ -32,6 +32,9 @@ pub struct Store {
     room: Option<Room>,
 }
 
+/// What to do about a file that may not be so large.
+const RAISE: &str = "raise the limit: ulimit -f unlimited, or LimitFSIZE= of a service";
+
 /// Room on this machine that a file without a name may take.
 #[derive(Debug)]
 struct Room {
@@ -86,8 +89,13 @@ impl Store {
     /// When the kernel gives none.
     pub fn memory(capacity: Bytes) -> Result<Store, Failure> {
         let refused = |why: io::Error| {
-            Failure::machine(format!("no memory for the device's data: {why}"))
-                .help("keep the data in a file: --data FILE")
+            let help = match why.kind() {
+                io::ErrorKind::FileTooLarge => RAISE,
+                _ => "keep the data in a file: --data FILE",
+            };
+            Failure::machine(format!("no memory for the device's data, {capacity}: {why}"))
+                .expected("memory, which this machine counts as a file of the device's size")
+                .help(help)
         };
         let fd = memfd_create("blocklab", MemfdFlags::CLOEXEC).map_err(|e| refused(e.into()))?;
         let file = File::from(fd);
@@ -229,6 +237,7 @@ impl Store {
             Failure::input(format!("cannot use {shown} for the device's data: {why}"))
                 .expected("a file that can be read and written, or a name for a new one")
         };
+        let was_there = path.symlink_metadata().is_ok();
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(path);
         let file = file.map_err(unusable)?;
@@ -239,7 +248,20 @@ impl Store {
         })?;
         let length = file.metadata().map_err(unusable)?.len();
         if length == 0 {
-            file.set_len(capacity.0).map_err(unusable)?;
+            file.set_len(capacity.0).map_err(|why| {
+                // An empty one would stay.
+                if !was_there {
+                    let _ = std::fs::remove_file(path);
+                }
+                match why.kind() {
+                    io::ErrorKind::FileTooLarge => {
+                        Failure::machine(format!("cannot make {shown} of {capacity}: {why}"))
+                            .expected("a limit of file sizes, and a file system, that allow it")
+                            .help(RAISE)
+                    }
+                    _ => unusable(why),
+                }
+            })?;
         } else if length != capacity.0 {
             return Err(Failure::input(format!(
                 "{shown} has {length} bytes, but the device has {}",
@@ -307,7 +329,7 @@ impl Store {
             return Ok(());
         }
         match fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, bytes) {
-            Err(why @ (Errno::NOSPC | Errno::DQUOT)) => Err(why.into()),
+            Err(why @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(why.into()),
             // Not every file system can promise it.
             _ => Ok(()),
         }
@@ -337,6 +359,10 @@ impl Store {
         }
         if let Some(room) = &self.room {
             room.take(bytes, &self.file)?;
+        }
+        // Holes are filled from the front: what finds no room half-way would have zeroed data.
+        if self.path.is_some() {
+            self.make_room(offset, bytes)?;
         }
         match fallocate(&self.file, ZERO, offset, bytes) {
             // Memory cannot.

@@ -23,7 +23,10 @@ const BLOCK_BYTES: u64 = 64 << 10;
 #[derive(Clone, Debug)]
 struct Entry {
     ticket: WriteTicket,
+    /// Where it landed.
     offset: u64,
+    /// Where the device was asked to write: its own names of places are these.
+    asked: u64,
     /// Shared with the copies of a log that are undone to see what a cut would leave.
     before: Arc<Vec<u8>>,
 }
@@ -85,7 +88,8 @@ impl VolatileLog {
         self.bytes
     }
 
-    /// Keep what a write of `length` bytes at `offset` is about to replace.
+    /// Keep what a write of `length` bytes is about to replace, which was asked for at the first
+    /// place and lands at the second: a fault may have directed it elsewhere.
     ///
     /// # Errors
     /// Those of the store.
@@ -93,14 +97,14 @@ impl VolatileLog {
         &mut self,
         store: &Store,
         ticket: WriteTicket,
-        offset: u64,
+        (asked, offset): (u64, u64),
         length: usize,
     ) -> io::Result<()> {
         let mut before = vec![0; length];
         store.read(offset, &mut before)?;
         let before = Arc::new(before);
         self.bytes += length;
-        self.entries.push_back(Entry { ticket, offset, before });
+        self.entries.push_back(Entry { ticket, offset, asked, before });
         Ok(())
     }
 
@@ -278,12 +282,12 @@ fn write_survivors(
     id: RequestId,
     lost: &[LostWrite],
 ) -> io::Result<()> {
-    let end = entry.offset + entry.before.len() as u64;
+    let length = entry.before.len() as u64;
     let mut keep = vec![true; entry.before.len()];
     for lost in lost.iter().filter(|lost| lost.id == id) {
-        let from = (lost.lba.0 * SECTOR_BYTES).clamp(entry.offset, end);
-        let to = ((lost.lba.0 + u64::from(lost.sectors)) * SECTOR_BYTES).clamp(entry.offset, end);
-        keep[(from - entry.offset) as usize..(to - entry.offset) as usize].fill(false);
+        let inside = |lba: u64| (lba * SECTOR_BYTES).saturating_sub(entry.asked).min(length);
+        let (from, to) = (inside(lost.lba.0), inside(lost.lba.0 + u64::from(lost.sectors)));
+        keep[from as usize..to as usize].fill(false);
     }
     let mut at = 0;
     for run in keep.chunk_by(|a, b| a == b) {
@@ -302,7 +306,7 @@ mod tests {
 
     fn write(log: &mut VolatileLog, store: &Store, id: u64, lba: u64, value: u8) {
         let (ticket, offset) = (WriteTicket(id), lba * SECTOR_BYTES);
-        log.before_write(store, ticket, offset, 1024).unwrap();
+        log.before_write(store, ticket, (offset, offset), 1024).unwrap();
         store.write(offset, &[value; 1024]).unwrap();
         log.submitted(ticket, RequestId(id));
     }
@@ -328,6 +332,26 @@ mod tests {
         ];
         log.power_cut(&mut &store, &lost).unwrap();
         assert_eq!(sectors(&store), [0, 2, 2, 3]);
+    }
+
+    #[test]
+    fn a_misdirected_write_that_is_lost_is_gone_from_where_it_landed() {
+        // Beyond its own length, inside of it, and in part.
+        for (by, lost_sectors, expected) in
+            [(2, 2, [7, 7, 7, 7]), (1, 2, [7, 7, 7, 7]), (2, 1, [7, 7, 7, 1])]
+        {
+            let store = Store::memory(Bytes::from_mib(1)).unwrap();
+            store.write(0, &[7; 4 * 512]).unwrap();
+            let mut log = VolatileLog::default();
+            let at = by * SECTOR_BYTES;
+            log.before_write(&store, WriteTicket(1), (0, at), 1024).unwrap();
+            store.write(at, &[1; 1024]).unwrap();
+            log.submitted(WriteTicket(1), RequestId(1));
+            log.acknowledged(RequestId(1), false);
+            let lost = [LostWrite { id: RequestId(1), lba: Lba(0), sectors: lost_sectors }];
+            log.power_cut(&mut &store, &lost).unwrap();
+            assert_eq!(sectors(&store), expected, "by {by}, {lost_sectors} sectors");
+        }
     }
 
     #[test]
@@ -404,7 +428,7 @@ mod tests {
         let mut log = VolatileLog::default();
         log.keep_contract(true, SECTOR_BYTES);
         let bytes = SECTORS * SECTOR_BYTES as usize;
-        log.before_write(&store, WriteTicket(1), 0, bytes).unwrap();
+        log.before_write(&store, WriteTicket(1), (0, 0), bytes).unwrap();
         store.write(0, &vec![1; bytes]).unwrap();
         log.power_cut_as(&mut &store, &[Fate::Torn(0x0123_4567_89ab_cdef)]).unwrap();
         let mut found = vec![0; bytes];
@@ -423,7 +447,7 @@ mod tests {
         let store = Store::memory(Bytes::from_mib(1)).unwrap();
         let mut log = VolatileLog::default();
         log.keep_contract(true, 4096);
-        log.before_write(&store, WriteTicket(1), 0, BYTES).unwrap();
+        log.before_write(&store, WriteTicket(1), (0, 0), BYTES).unwrap();
         store.write(0, &[1; BYTES]).unwrap();
         log.power_cut_as(&mut &store, &[Fate::Torn(0x0123_4567_89ab_cdef)]).unwrap();
         let mut found = vec![0; BYTES];

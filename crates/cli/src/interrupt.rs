@@ -1,9 +1,19 @@
 //! Ctrl-C and its like: nothing half-written stays behind, then the process ends as usual.
 
 use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use signal_hook::consts::SIGXFSZ;
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
+
+/// A write beyond the limit of file sizes (`ulimit -f`) is an error as any other, and does not end
+/// the process without a word. Programs that it starts do not inherit that.
+pub(crate) fn outlive_file_limits() {
+    // Where nobody can listen, the process ends as before.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+}
 
 /// Do `work`; on the first signal to end meanwhile, call `on_signal` with it.
 pub(crate) fn during<T>(on_signal: impl FnOnce(c_int) + Send, work: impl FnOnce() -> T) -> T {

@@ -61,6 +61,7 @@ pub(crate) fn command() -> clap::Command {
 pub fn main() -> u8 {
     #[cfg(feature = "linux")]
     binary::runs();
+    interrupt::outlive_file_limits();
     run(std::env::args_os())
 }
 

@@ -4,6 +4,7 @@ use models::registry::{Replay, WorkloadModel};
 use sim::{Completion, Nanos, Outcome, Probe, Request};
 use workload::replay::timestamps::SCALE_MAX;
 
+use crate::document::PreconditionStep;
 use crate::metrics::Metrics;
 use crate::planned::PlannedRun;
 use crate::steady::Blocks;
@@ -81,7 +82,8 @@ pub(crate) fn notes(
     let mut notes = Vec::new();
     notes.extend(unwritten(metrics));
     notes.extend(buffered(metrics));
-    notes.extend(fresh(metrics));
+    let is_overwrite = |step: &PreconditionStep| matches!(step, PreconditionStep::Overwrite(_));
+    notes.extend(fresh(metrics, run.point.precondition.iter().any(is_overwrite)));
     if let Some(WorkloadModel::Trace(trace)) = &run.point.workload
         && let Replay::Timestamps(times) = &trace.replay
     {
@@ -107,14 +109,17 @@ fn unwritten(metrics: &Metrics) -> Option<String> {
     })
 }
 
-/// Writes into blocks that were free before, of which a drive in use has none.
-fn fresh(metrics: &Metrics) -> Option<String> {
+/// Writes into blocks that were free before, of which a drive in use has none. What is left free
+/// after an overwrite goes first, too.
+fn fresh(metrics: &Metrics, overwritten: bool) -> Option<String> {
     let blocks = Blocks::of(std::slice::from_ref(metrics))?;
+    let overwrite =
+        if overwritten { "" } else { "overwrite it first ([[precondition]] overwrite), and " };
     blocks.is_living_on_free_ones().then(|| {
         format!(
             "{} blocks of flash were begun to be written and {} erased: while free blocks last, a \
-             drive writes faster than in steady state; overwrite it first ([[precondition]] \
-             overwrite), and let collection settle (until_steady, or a longer ramp)",
+             drive writes faster than in steady state; {overwrite}let collection settle \
+             (until_steady, or a longer ramp)",
             blocks.opened, blocks.erased
         )
     })

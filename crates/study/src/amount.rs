@@ -15,6 +15,9 @@ pub enum Amount {
     Size(Size),
 }
 
+/// What can be written.
+const EITHER: &str = "a share such as \"80%\" or a size such as \"4GiB\"";
+
 impl Amount {
     /// The amount, where `whole` is 100 %.
     pub fn of(self, whole: Bytes) -> Bytes {
@@ -26,7 +29,11 @@ impl Amount {
 
     fn parse(text: &str) -> Result<Amount, String> {
         let Some(number) = text.trim().strip_suffix('%') else {
-            return Size::parse(text).map(Amount::Size).map_err(|why| format!("{why}, or \"80%\""));
+            // What is wrong with a unit is told with all that are known.
+            return Size::parse(text).map(Amount::Size).map_err(|why| match why {
+                why if why.starts_with("unknown unit") => format!("{why}, %"),
+                _ => format!("expected {EITHER}, got \"{text}\""),
+            });
         };
         match number.trim().parse::<f64>() {
             Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(Amount::Percent(percent)),
@@ -56,7 +63,7 @@ impl<'de> Deserialize<'de> for Amount {
         impl de::Visitor<'_> for Visitor {
             type Value = Amount;
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a share such as \"80%\" or a size such as \"4GiB\"")
+                f.write_str(EITHER)
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Amount, E> {
                 Amount::parse(text).map_err(E::custom)
@@ -73,7 +80,7 @@ impl schemars::JsonSchema for Amount {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "type": "string",
-            "description": "a share such as \"80%\" or a size such as \"4GiB\"",
+            "description": EITHER,
             "pattern": r"^\s*[0-9._]+\s*(%|B|[KMGT]iB|[kMGT]B)\s*$",
         })
     }
@@ -89,6 +96,9 @@ mod tests {
         assert_eq!(Amount::parse("200 %").unwrap().of(Bytes(1000)), Bytes(2000));
         assert_eq!(Amount::parse("4KiB").unwrap().of(Bytes(1)), Bytes(4096));
         assert!(Amount::parse("-5%").unwrap_err().contains("a share such as"));
-        assert!(Amount::parse("80").unwrap_err().contains("with a unit"));
+        let said = |text: &str| Amount::parse(text).unwrap_err();
+        assert_eq!(said("80"), format!("expected {EITHER}, got \"80\""));
+        assert_eq!(said("-4KiB"), format!("expected {EITHER}, got \"-4KiB\""));
+        assert!(said("4 KB").ends_with("TB, %"), "{}", said("4 KB"));
     }
 }

@@ -64,6 +64,9 @@ fn failure(tree: &Node, path: &[String], sentence: &str) -> Failure {
             return unknown(tree, path, name, quoted.collect());
         }
     }
+    if sentence.starts_with("wanted exactly 1 element") {
+        return not_one(tree, path);
+    }
     let (message, expected) = match sentence.split_once(", expected ") {
         // Serde's words for one of several names, where there is something else.
         Some(("invalid type: unit variant", _)) => ("this is no name", Some("a name, in quotes")),
@@ -80,6 +83,23 @@ fn failure(tree: &Node, path: &[String], sentence: &str) -> Failure {
     match expected {
         Some(expected) => failure.expected(expected),
         None => failure,
+    }
+}
+
+/// A table that chooses by its one key has several, or none.
+fn not_one(tree: &Node, path: &[String]) -> Failure {
+    let names: Vec<&str> =
+        tree.find(path).node.entries().iter().map(|(name, _)| name.as_str()).collect();
+    let dotted = path.join(".");
+    let message = match names[..] {
+        [] => format!("{dotted} names nothing"),
+        _ => format!("{dotted}: only one of {} fits here", names.join(", ")),
+    };
+    let failure = at(Failure::input(message), place_of(tree, path)).expected("exactly one name");
+    match names[..] {
+        [_, second, ..] if path[0] == "precondition" => failure
+            .help(format!("one step a table: begin `{second}` with a [[precondition]] of its own")),
+        _ => failure,
     }
 }
 

@@ -16,6 +16,7 @@ use crate::travel_metrics;
 use counted::Readings;
 
 mod counted;
+mod wear;
 
 /// Metric values by name; `None` where a metric is undefined, such as the write amplification of
 /// a run without writes.
@@ -128,8 +129,9 @@ pub fn definitions() -> Vec<Definition> {
         })
     });
     let declared = counted::declared().map(|m| (m.name.to_string(), m.unit, m.meaning.into()));
+    let worn = wear::METRICS.iter().map(|&(name, unit, of)| (name.to_string(), unit, of.into()));
     let travelled = travel_metrics::definitions().into_iter();
-    let all = plain.chain(latencies).chain(declared).chain(travelled);
+    let all = plain.chain(latencies).chain(declared).chain(worn).chain(travelled);
     all.map(|(name, unit, meaning)| Definition { name, unit, meaning }).collect()
 }
 
@@ -175,10 +177,12 @@ fn is_of_jobs(own: &str) -> bool {
     OF_JOBS.contains_key(own)
 }
 
-/// Refuse a name that is no metric. What a model declares is a metric of every part, too.
+/// Refuse a name that is no metric. What a model declares is a metric of every part, too, and so
+/// is wear.
 pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
     let (known, own) = (definitions(), of_device(name));
-    let declared = |own: &str| counted::declared().any(|metric| metric.name == own);
+    let declared =
+        |own: &str| wear::is_metric(own) || counted::declared().any(|metric| metric.name == own);
     let fits = |metric: &&Definition| match job_names::split(name) {
         Some(_) => is_of_jobs(&metric.name),
         None => own == name || declared(&metric.name),
@@ -234,7 +238,13 @@ pub(crate) fn simulated(
     let error = outcome.in_flight_ns.abs_diff(outcome.response_ns) as f64;
     let little = if error == 0.0 { 0.0 } else { error / outcome.in_flight_ns as f64 };
     metrics.insert("little_error".into(), Some(little));
+    wear::undefined(&mut metrics);
     metrics
+}
+
+/// Add how worn the flash of a device is, and of each part of it that has some.
+pub(crate) fn add_wear(metrics: &mut Metrics, device: &dyn Device, parts: &[String]) {
+    wear::add(metrics, &device.wear(), parts);
 }
 
 /// Add what only a power cut shows: how long the mapping of a drive took to come back.
@@ -355,6 +365,7 @@ mod tests {
         assert!(error.contains("did you mean `latency_us_p99`?") || error.contains("p90"));
         assert_eq!(check_name("write_latency_us_p99_99"), Ok(()));
         assert_eq!(check_name("fast.waf"), Ok(()));
+        assert_eq!(check_name("fast.erases_per_block_max"), Ok(()));
         assert!(check_name("fast.iops").is_err(), "measured at the host only");
         assert_eq!(check_name("job.quiet.write_latency_us_p99"), Ok(()));
         assert!(check_name("job.quiet.waf").is_err(), "nobody counts it by job");
@@ -397,7 +408,9 @@ mod tests {
     }
 
     #[test]
-    fn every_metric_has_one_meaning() {
+    fn every_metric_has_one_meaning_and_a_unit() {
+        let bare = definitions().into_iter().find(|metric| metric.unit.is_empty());
+        assert_eq!(bare, None);
         let mut names: Vec<_> = definitions().into_iter().map(|metric| metric.name).collect();
         let count = names.len();
         names.sort();

@@ -126,7 +126,9 @@ fn until_steady(
             .go_on(&mut observed, start, stop, &mut recorder)
             .map_err(|error| run_failure(run, &error))?;
         let series = observed.finish(outcome.end);
-        let metrics = metrics::simulated(&recorder, &series.total(), &series, &outcome);
+        let total = series.total();
+        let mut metrics = metrics::simulated(&recorder, &total, &series, &outcome);
+        metrics::add_wear(&mut metrics, &*prepared.device, &total.parts);
         let Some(value) = metrics.get(&step.metric).copied().flatten() else {
             let what = format!("`{}` is undefined in round {}", step.metric, values.len() + 1);
             return Err(Failure::input(what)

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::Value;
-use sim::{Completions, Device, Nanos, Stop, Workload};
+use sim::{Completions, Device, Nanos, Outcome, Stop, Workload};
 
 use crate::advice::{self, Backlog};
 use crate::digest;
@@ -76,6 +76,9 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     metrics.insert(metrics::PROCESS_WAIT.into(), waited);
     let tables =
         if metrics_only { Tables::default() } else { tables::of_run(&recorder, &series, &*device) };
+    // Before the power is cut, and not in the digest, which is that of earlier versions so.
+    let mut worn = metrics::Metrics::new();
+    metrics::add_wear(&mut worn, &*device, &total.parts);
     if section.power_cut {
         cut(&mut *device, outcome.end);
         metrics::add_rebuild(&mut metrics, &*device);
@@ -88,9 +91,25 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     // The digest has every completion already.
     let at_work = workload.at_work();
     jobs.add(&mut metrics, &at_work, outcome.end);
+    metrics.extend(worn);
     spools.ended(&at_work, outcome.end);
     metrics::add_wall(&mut metrics, outcome.requests, wall);
     let mut notes = workload.notes();
+    notes.extend(irregularities(&section, &outcome, stop));
+    notes.extend(advice::notes(run, &metrics, (&backlog, start, &outcome)));
+    Ok(RunResult {
+        metrics,
+        result_digest,
+        notes,
+        tables,
+        failed: None,
+        settings: serde_json::Map::new(),
+    })
+}
+
+/// What is wrong with a run as such.
+fn irregularities(section: &RunSection, outcome: &Outcome, stop: Stop) -> Vec<String> {
+    let mut notes = Vec::new();
     if outcome.in_flight_ns != outcome.response_ns {
         notes.push("Little's law does not hold on this run: this is a bug in blocklab".into());
     }
@@ -103,15 +122,7 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
             outcome.requests
         ));
     }
-    notes.extend(advice::notes(run, &metrics, (&backlog, start, &outcome)));
-    Ok(RunResult {
-        metrics,
-        result_digest,
-        notes,
-        tables,
-        failed: None,
-        settings: serde_json::Map::new(),
-    })
+    notes
 }
 
 /// Cut the power. What the drive does by itself until then it has done.

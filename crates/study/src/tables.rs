@@ -130,28 +130,53 @@ fn heatmap(recorder: &Recorder) -> Vec<Column> {
 
 /// Busy shares per bin. A device may book an operation when it begins; what exceeds a bin is
 /// carried into the next. What it takes back, as when a read suspends a program, is taken from the
-/// bins that follow.
+/// bins that follow. A unit does one thing after the other: all kinds share a bin's length.
 fn units(series: &Series) -> Vec<Column> {
     let (mut units, mut t, mut what, mut busy) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut column = series.base.counts.len();
     for unit in &series.base.units {
-        for (kind, _) in &unit.busy {
-            let mut carried = 0_i64;
-            for (i, pair) in series.readings.windows(2).enumerate() {
-                let (start, end) = (series.width.start(i as u64), series.width.start(i as u64 + 1));
-                let length = end.min(series.last).saturating_sub(start).max(1);
-                let booked = carried + pair[1][column].wrapping_sub(pair[0][column]) as i64;
-                let within = booked.clamp(0, length as i64);
-                carried = booked - within;
+        let columns = column..column + unit.busy.len();
+        column = columns.end;
+        let mut carried = vec![0; columns.len()];
+        let mut shares = vec![Vec::new(); columns.len()];
+        for (i, pair) in series.readings.windows(2).enumerate() {
+            let (start, end) = (series.width.start(i as u64), series.width.start(i as u64 + 1));
+            let length = end.min(series.last).saturating_sub(start).max(1);
+            let rises = columns.clone().map(|at| pair[1][at].wrapping_sub(pair[0][at]) as i64);
+            let within = within(&mut carried, &rises.collect::<Vec<_>>(), length as i64);
+            for (of_kind, within) in shares.iter_mut().zip(within) {
+                of_kind.push((start, within as f64 / length as f64));
+            }
+        }
+        for ((kind, _), shares) in unit.busy.iter().zip(shares) {
+            for (start, share) in shares {
                 units.push(unit.name.clone().into());
                 t.push(Nanos(start).as_secs_f64());
                 what.push(*kind);
-                busy.push(within as f64 / length as f64);
+                busy.push(share);
             }
-            column += 1;
         }
     }
     vec![Column::Text(units), Column::F64(t), Column::words(what), Column::F64(busy)]
+}
+
+/// How much of each kind a unit did in a bin of this length, of what was carried into it and what
+/// was booked in it; the rest is carried on. What was carried began earlier, and so comes first.
+fn within(carried: &mut [i64], booked: &[i64], length: i64) -> Vec<i64> {
+    let mut room = length;
+    let mut take = |amount: i64| {
+        let taken = amount.clamp(0, room);
+        room -= taken;
+        taken
+    };
+    let owed: Vec<i64> = carried.iter().zip(booked).map(|(old, new)| old + new).collect();
+    let mut done: Vec<i64> =
+        carried.iter().zip(&owed).map(|(&old, &owed)| take(old.min(owed))).collect();
+    for ((done, owed), carried) in done.iter_mut().zip(owed).zip(carried) {
+        *done += take(owed - *done);
+        *carried = owed - *done;
+    }
+    done
 }
 
 fn counters(series: &Series) -> Vec<Column> {
@@ -179,4 +204,44 @@ fn wear(device: &dyn Device) -> Vec<Column> {
         }
     }
     vec![Column::Text(units), Column::I64(erases), Column::I64(blocks)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::Width;
+    use sim::{Counters, Unit};
+
+    /// Two movements of an arm, each booked as it begins: 1.5 bins of seeking and as much of
+    /// rotation, then a rest, then a bin of both.
+    #[test]
+    fn a_unit_is_busy_for_no_more_than_the_bin() {
+        let arm = |seek: u64, rotate: u64| {
+            let busy = vec![("seek", Nanos(seek)), ("rotate", Nanos(rotate))];
+            Counters { units: vec![Unit::medium("arm", busy)], ..Counters::default() }
+        };
+        let mut series = Series::between(arm(0, 0), arm(200, 200), Nanos(600));
+        series.width = Width::only(100);
+        let readings = [(0, 0), (150, 150), (150, 150), (150, 150), (150, 150), (200, 200)];
+        series.readings = readings.map(|(seek, rotate)| vec![seek, rotate]).to_vec();
+        series.readings.push(vec![200, 200]);
+        let columns = units(&series);
+        let (Column::F64(starts), Column::F64(busy)) = (&columns[1], &columns[3]) else {
+            panic!("{columns:?}");
+        };
+        assert_eq!(starts[..6], starts[6..]);
+        assert_eq!(busy[..6], [1.0, 0.5, 0.0, 0.0, 0.5, 0.0], "seek");
+        assert_eq!(busy[6..], [0.0, 0.5, 1.0, 0.0, 0.5, 0.0], "rotate");
+    }
+
+    #[test]
+    fn what_a_unit_takes_back_is_taken_from_what_follows() {
+        let mut carried = [0, 0];
+        // A program of 300; a read suspends it in the second bin, and it goes on later.
+        assert_eq!(within(&mut carried, &[0, 300], 100), [0, 100]);
+        assert_eq!(within(&mut carried, &[50, -150], 100), [50, 50]);
+        assert_eq!(carried, [0, 0]);
+        assert_eq!(within(&mut carried, &[0, -20], 100), [0, 0]);
+        assert_eq!(within(&mut carried, &[0, 60], 100), [0, 40]);
+    }
 }

@@ -12,9 +12,9 @@ type Metrics = BTreeMap<String, Option<f64>>;
 
 /// Of each operation at the block layer: the end of the metric's name, its unit and its meaning.
 const BLOCK: [Declared; 9] = [
-    ("queued", "", "{op}s that file systems gave to the block layer"),
-    ("merged", "", "{op}s that became part of another request in the block layer"),
-    ("dispatched", "", "{op}s that the block layer gave to the device"),
+    ("queued", "requests", "{op}s that file systems gave to the block layer"),
+    ("merged", "requests", "{op}s that became part of another request in the block layer"),
+    ("dispatched", "requests", "{op}s that the block layer gave to the device"),
     ("mb", "MB", "MB (10^6 bytes) of {op}s at the block layer"),
     ("kib_mean", "KiB", "mean size of a dispatched {op} in KiB"),
     (
@@ -52,10 +52,10 @@ const PLAIN: [Declared; 7] = [
     ),
     (
         "processor_share",
-        "",
+        "share",
         "share of the travelled program's time that its code was charged; with travel.host",
     ),
-    ("block_flushes", "", "flushes that the block layer gave to the device"),
+    ("block_flushes", "requests", "flushes that the block layer gave to the device"),
     ("guest_read_ahead_kb", "KiB", "KiB of read-ahead in the guest, read back when all was set"),
 ];
 
@@ -64,15 +64,19 @@ const PROGRAM_WRITE: &str = "program_write_mb_s";
 
 /// Of runs with `[crash]`.
 const CUTS: [Declared; 10] = [
-    ("crash_cuts", "", "moments at which the power was cut; with [crash]"),
-    ("crash_looks", "", "looks at what cuts left, with subsets several at a moment; with [crash]"),
-    ("crash_media", "", "media that the cuts left and that differ; with [crash]"),
-    ("crash_acks", "", "promises that the program was made; with [crash]"),
-    ("crash_clean", "", "cuts after which every check is content, at every look; with [crash]"),
-    ("crash_repaired", "", "cuts after which the file system had to be repaired; with [crash]"),
-    ("crash_lost", "", "cuts after which something promised is missing; with [crash]"),
-    ("crash_refused", "", "cuts after which nothing mounts; with [crash]"),
-    ("crash_lost_share", "", "share of the cuts that is lost or refused; with [crash]"),
+    ("crash_cuts", "moments", "moments at which the power was cut; with [crash]"),
+    (
+        "crash_looks",
+        "looks",
+        "looks at what cuts left, with subsets several at a moment; with [crash]",
+    ),
+    ("crash_media", "media", "media that the cuts left and that differ; with [crash]"),
+    ("crash_acks", "promises", "promises that the program was made; with [crash]"),
+    ("crash_clean", "cuts", "cuts after which every check is content, at every look; with [crash]"),
+    ("crash_repaired", "cuts", "cuts after which the file system had to be repaired; with [crash]"),
+    ("crash_lost", "cuts", "cuts after which something promised is missing; with [crash]"),
+    ("crash_refused", "cuts", "cuts after which nothing mounts; with [crash]"),
+    ("crash_lost_share", "share", "share of the cuts that is lost or refused; with [crash]"),
     (
         "crash_first_failure_s",
         "s",

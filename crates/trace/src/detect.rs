@@ -133,7 +133,7 @@ fn recognise(head: Head<'_>, context: &Context) -> Option<TraceFormat> {
 fn unknown(name: &str, head: Head<'_>) -> TraceError {
     let line = head.bytes.split(|&b| b == b'\n').next().unwrap_or_default();
     let shown = printable(&line[..line.len().min(80)]);
-    let expected = format!("one of {}; a format can be forced", TraceFormat::NAMES.join(", "));
+    let expected = format!("one of {}; format = NAME forces one", TraceFormat::NAMES.join(", "));
     if is_utf_16(head.bytes) {
         let message = "this is text of UTF-16, as Windows' programs write it";
         let expected = "a text of UTF-8; iconv -f UTF-16 -t UTF-8 makes one".into();

@@ -78,15 +78,15 @@ def value_text(value: Any) -> str:
     return str(value)
 
 
-def name_of(run: Run, axes: list[str]) -> str:
-    """The run's values on `axes`; an axis that does not explain itself is named."""
+def name_of(run: Run, axes: list[str], *, bare: bool = False) -> str:
+    """The run's values on `axes`; an axis that does not explain itself is named, unless `bare`."""
     parts = []
     for axis in axes:
         value = run.params.get(axis)
         plain = isinstance(value, str | dict) and not str(value)[:1].isdigit()
         short = axis.rsplit(".", 1)[-1]
         text = run.names.get(axis) or value_text(value)
-        parts.append(text if plain else f"{short} {text}")
+        parts.append(text if plain or bare else f"{short} {text}")
     return " · ".join(parts)
 
 
@@ -100,6 +100,24 @@ def shorten(text: str, width: float) -> str:
     """`text` cut to about `width` px at the figures' font size."""
     most = max(8, int(width / 6.2))
     return text if len(text) <= most else f"{text[: most - 1].rstrip(' ·.')}…"
+
+
+def labels(groups: dict[str, list[Run]], axes: list[str], width: float) -> list[str]:
+    """The names of `groups`, which are by `axes`, cut to about `width` px: those of axes go first
+    where the cut ones cannot be told apart, then what is in the middle.
+    """
+    bare = [name_of(runs[0], axes, bare=True) for runs in groups.values()]
+    for names, cut in ((list(groups), shorten), (bare, shorten), (bare, _shorten_middle)):
+        short = [cut(name, width) for name in names]
+        if len(set(short)) == len(short):
+            return short
+    return list(groups)
+
+
+def _shorten_middle(text: str, width: float) -> str:
+    most = max(8, int(width / 6.2))
+    head, tail = most // 2, most - most // 2 - 1
+    return text if len(text) <= most else f"{text[:head]}…{text[-tail:]}"
 
 
 def points(runs: list[Run], axes: list[str]) -> dict[str, list[Run]]:

@@ -55,7 +55,7 @@ def draw(data: RunDirectory) -> Figure | None:
     shown = []
     for op, title, lines in panels[: _layout.MAX_PANELS]:
         words = (title if across else "", f"{op}s" if op and len(ops) > 1 else "")
-        drawn = _lines(table, lines, op, bool(rest))
+        drawn = _lines(table, lines, op, rest)
         shown.append((" · ".join(filter(None, words)), drawn))
     notes = [f"{left_out} grid points are in the tables only."] if left_out else []
     if len(shown) < len(panels):
@@ -84,13 +84,14 @@ def _across(data: RunDirectory) -> str | None:
 
 
 def _lines(
-    table: pl.DataFrame, groups: dict[str, list[Run]], only: str | None, named: bool
+    table: pl.DataFrame, groups: dict[str, list[Run]], only: str | None, axes: list[str]
 ) -> list[_Line]:
     """The lines of one panel: of one operation, or of all, told apart by colour."""
     lines = []
-    for index, (name, runs) in enumerate(list(groups.items())[:MAX_LINES]):
+    groups = dict(list(groups.items())[:MAX_LINES])
+    names = _layout.labels(groups, axes, 150) if axes else [""] * len(groups)
+    for index, (name, runs) in enumerate(zip(names, groups.values(), strict=True)):
         mine = table.filter(pl.col("run").is_in([run.index for run in runs]))
-        name = _layout.shorten(name, 150) if named else ""
         for op in [only] if only else [op for op in _OPS if op in mine["op"]]:
             counts = mine.filter(pl.col("op") == op).group_by("latency_ns").agg(
                 pl.col("count").sum()).sort("latency_ns")

@@ -154,7 +154,9 @@ def _finding(data: RunDirectory, table: pl.DataFrame) -> str:
     first = {run.index: runs[0].index for runs in _layout.repeats(data.runs) for run in runs}
     mean = (
         table.group_by("run", "unit", "t_s").agg(pl.col("busy").sum())
-        .group_by("run", "unit").agg(pl.col("busy").mean())
+        .join(_lengths(data, table), on=["run", "t_s"])
+        .group_by("run", "unit").agg((pl.col("busy") * pl.col("length")).sum()
+                                     / pl.col("length").sum())
         .with_columns(pl.col("run").replace(first))
         .group_by("run", "unit").agg(pl.col("busy").mean())
         .sort(["busy", "run", "unit"], descending=[True, False, False])
@@ -172,6 +174,16 @@ def _finding(data: RunDirectory, table: pl.DataFrame) -> str:
         return "Busy share per unit"
     shown = [text for _, text in parts] if len(parts) <= 3 else [max(parts)[1]]
     return f"Busiest on average: {'; '.join(shown)}"
+
+
+def _lengths(data: RunDirectory, table: pl.DataFrame) -> pl.DataFrame:
+    """How long each bin of a run is, in seconds: the last one ends with the run."""
+    ends = {run.index: run.metric("simulated_s") for run in data.runs}
+    end = pl.col("run").replace_strict(ends, default=None, return_dtype=pl.Float64)
+    starts = table.select("run", "t_s").unique().sort("run", "t_s")
+    last = pl.when(end > pl.col("t_s")).then(end - pl.col("t_s")).otherwise(1e-9)
+    length = (pl.col("t_s").shift(-1) - pl.col("t_s")).over("run")
+    return starts.with_columns(length=pl.coalesce(length, last))
 
 
 def _spoken(unit: str) -> str:

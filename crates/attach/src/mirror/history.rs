@@ -51,10 +51,40 @@ pub(super) struct Progress {
 pub(super) struct Scrubs {
     pub(super) begun: u64,
     pub(super) completed: u64,
+    /// The number of the last one that went through.
+    pub(super) last_completed: u64,
     pub(super) running: bool,
-    /// What was counted when the last one began, and what it found.
-    pub(super) mismatches_before: u64,
+    /// Wrong copies that were counted when the last one began.
+    mismatches_before: u64,
+    /// What the last one found, once it has ended.
+    mismatches: u64,
     pub(super) undecided: u64,
+}
+
+impl Scrubs {
+    /// One begins; so many wrong copies were counted so far.
+    pub(super) fn begin(&mut self, counted: u64) {
+        (self.begun, self.running) = (self.begun + 1, true);
+        (self.mismatches_before, self.mismatches, self.undecided) = (counted, 0, 0);
+    }
+
+    /// It runs no longer, through or not: what reads find from now on is not its finding.
+    pub(super) fn end(&mut self, counted: u64) {
+        if std::mem::take(&mut self.running) {
+            self.mismatches = counted - self.mismatches_before;
+        }
+    }
+
+    /// It went through to the end.
+    pub(super) fn complete(&mut self, counted: u64) {
+        self.end(counted);
+        (self.completed, self.last_completed) = (self.completed + 1, self.begun);
+    }
+
+    /// Wrong copies that the last one found; so far, while it runs.
+    pub(super) fn mismatches(&self, counted: u64) -> u64 {
+        if self.running { counted - self.mismatches_before } else { self.mismatches }
+    }
 }
 
 #[derive(Debug)]

@@ -190,13 +190,15 @@ pub struct Scrub {
     pub begun: u64,
     /// Gone through to the end.
     pub completed: u64,
+    /// The number of the last one that did: numbers count from 1; 0 is none.
+    pub last_completed: u64,
     /// Bytes of the mirror compared by the one that runs.
     pub position_bytes: Option<u64>,
     /// Until it is through, at the pace of the last seconds; `None` when nothing moved.
     pub eta_s: Option<f64>,
-    /// Wrong copies found since the last one began.
+    /// Wrong copies found while the last one ran.
     pub mismatches: u64,
-    /// Blocks whose copies differ with nothing to say which is right, since the last one began.
+    /// Blocks whose copies differ with nothing to say which is right, found while it ran.
     pub undecided: u64,
     /// Wrong copies not repaired yet.
     pub unrepaired: u64,
@@ -305,9 +307,10 @@ impl Scrub {
         Scrub {
             begun: scrubs.begun,
             completed: scrubs.completed,
+            last_completed: scrubs.last_completed,
             position_bytes: position,
             eta_s: left.and_then(|left| history.eta_s(now, left, |progress| progress.compared)),
-            mismatches: core.stats().mismatches - scrubs.mismatches_before,
+            mismatches: scrubs.mismatches(core.stats().mismatches),
             undecided: scrubs.undecided,
             unrepaired: core.wrong_blocks().iter().sum(),
         }

@@ -46,7 +46,7 @@ impl MirrorEngine {
                 format!("{} is a full member again", name(slot))
             }
             Notice::Scrubbed => {
-                self.history.scrubs.completed += 1;
+                self.history.scrubs.complete(self.core.stats().mismatches);
                 "both legs have been compared".into()
             }
             Notice::Failed => {
@@ -93,10 +93,12 @@ impl MirrorEngine {
             }
         }
         let position = self.core.scrub_position();
-        let scrubs = &mut self.history.scrubs;
-        scrubs.running = position.is_some();
-        if let Some(block) = position {
-            self.history.progress.compared = (scrubs.begun - 1) * self.bytes() + block * PAGE;
+        match position {
+            Some(block) => {
+                let before = (self.history.scrubs.begun - 1) * self.bytes();
+                self.history.progress.compared = before + block * PAGE;
+            }
+            None => self.history.scrubs.end(self.core.stats().mismatches),
         }
         self.history.progress.copied = self.core.stats().copied_blocks * PAGE;
         self.history.pass(self.latest);
@@ -123,9 +125,7 @@ impl MirrorEngine {
             ))
             .help(format!("when it is a member again: blocklab mirror resync {name}")));
         }
-        let scrubs = &mut self.history.scrubs;
-        (scrubs.begun, scrubs.undecided, scrubs.running) = (scrubs.begun + 1, 0, true);
-        scrubs.mismatches_before = self.core.stats().mismatches;
+        self.history.scrubs.begin(self.core.stats().mismatches);
         self.tell(Event::Command(core::Command::Scrub));
         Ok(self.history.scrubs.begun)
     }

@@ -1,14 +1,24 @@
 //! Serving the control socket.
 
 use serde_json::json;
+use sim::Bytes;
 
 use crate::clock::Wall;
 use crate::control::{self, Line, Verb};
-use crate::fault::FaultId;
+use crate::fault::{FaultId, Rule};
 use crate::poll::Event;
 use crate::shared_state::Export;
 
 use super::Session;
+
+/// A fault that never strikes would look like software that stands it.
+fn check_place(rule: &Rule, capacity: Bytes) -> Result<(), String> {
+    let at = rule.range.start;
+    if at < capacity.0 {
+        return Ok(());
+    }
+    Err(format!("range={at}+...: it would never strike: the device has {} bytes", capacity.0))
+}
 
 /// Lift every fault of these devices.
 pub(super) fn lift_all(exports: &mut [Export], now: Wall) {
@@ -54,7 +64,10 @@ impl Session {
         let exports = &mut self.event_loop.shared.exports;
         let engine = &mut exports[index].engine;
         match line.verb {
-            Verb::Inject(rule) => Ok(engine.inject(rule, now).0.to_string()),
+            Verb::Inject(rule) => {
+                check_place(&rule, engine.limits().capacity)?;
+                Ok(engine.inject(rule, now).0.to_string())
+            }
             Verb::Lift(None) => {
                 // Of the device that was named, or of all.
                 let chosen =
@@ -77,9 +90,8 @@ impl Session {
             }
             Verb::Status => {
                 let dilation = engine.timeline().dilation;
-                let share = crate::statistics::LATE_SHARE;
                 let in_flight = engine.in_flight();
-                let summary = engine.statistics().summary(share, dilation);
+                let summary = engine.statistics().summary(self.late_share, dilation);
                 let moment = engine.moment().0;
                 let name = &exports[index].name;
                 Ok(json!({ "export": name, "device_ns": moment, "in_flight": in_flight,

@@ -505,7 +505,7 @@ impl Server {
             if matches!(reply.result, Err(Refusal::NoSpace)) {
                 self.ended = Some(End::NoRoom(index));
             }
-            engine.statistics().replied(timing, order.bytes, wall);
+            engine.statistics().replied(timing, reply.moved(), wall);
             let (pool, budget) = (&mut shared.pool, &mut shared.budget);
             disk.backend.reply(reply, pool, budget, &mut self.calls).map_err(broken)?;
         }

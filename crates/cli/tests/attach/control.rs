@@ -30,6 +30,9 @@ fn faults_are_injected_and_lifted_while_the_device_is_in_use() {
     assert_eq!(client.read(0, 512).unwrap(), [1; 512]);
     assert!(ctl(&folder, &["faults"]).1.contains("error range=4096+4096 op=read"));
     assert_eq!(ctl(&folder, &["lift", &error]).0, 0);
+    // One that could not strike would look like a client that stands it.
+    let (code, said) = ctl(&folder, &["inject", "error", "range=1TiB+4KiB"]);
+    assert!(code == 2 && said.contains("it would never strike: the device has"), "{said}");
     inject(&["error", "op=write", "count=1"]);
     assert_eq!(client.write(4096, &[9; 512]), 5);
     assert_eq!(client.read(4096, 512).unwrap(), [1; 512], "what failed was not done");
@@ -48,7 +51,12 @@ fn faults_are_injected_and_lifted_while_the_device_is_in_use() {
     assert!(code == 2 && said.contains("did you mean `status`?"), "{said}");
     assert_eq!(ctl(&folder, &["quit"]).0, 0);
     assert_eq!(session.ended(), Some(0));
-    let failures = &folder.report("out/attach/attach.json")["devices"][0]["failures"];
+    let device = &folder.report("out/attach/attach.json")["devices"][0];
+    let writes = device["operations"].as_array().unwrap().iter().find(|it| it["op"] == "write");
+    // Of what failed nothing was written.
+    let (requests, bytes) = (&writes.unwrap()["requests"], &writes.unwrap()["bytes"]);
+    assert_eq!((requests, bytes), (&3.into(), &(8192 + 512).into()));
+    let failures = &device["failures"];
     let one = |op| json!({"op": op, "requests": 1, "why": "I/O error"});
     assert_eq!(failures, &json!([one("read"), one("write")]));
     assert_eq!(folder.leftovers(), [""; 0]);
@@ -89,6 +97,22 @@ fn a_power_cut_ends_connections_and_keeps_what_was_flushed() {
     let mut client = Client::new(&folder.path("s.sock"));
     assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]);
     session.end();
+}
+
+#[test]
+fn a_session_is_judged_by_the_same_limit_while_it_runs_and_at_its_end() {
+    let folder = Folder::new();
+    let mut session = folder.serve(&[&ARGS[..], &["--late-max", "10000"]].concat());
+    let mut client = Client::new(&folder.path("s.sock"));
+    for _ in 0..9 {
+        assert_eq!(client.write(0, &[1; 512]), 0);
+    }
+    let status: Value = serde_json::from_str(&ctl(&folder, &["status"]).1).unwrap();
+    session.end();
+    let device = &folder.report("out/attach/attach.json")["devices"][0];
+    let limit = &device["lateness"]["limit_p99_us"];
+    assert!(limit.as_f64().unwrap() > 100.0, "{limit}");
+    assert_eq!(&status["measured"]["lateness"]["limit_p99_us"], limit);
 }
 
 #[test]

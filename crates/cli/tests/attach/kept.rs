@@ -82,6 +82,12 @@ fn a_state_whose_data_is_gone_is_asked_about() {
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
     assert!(refused.stderr.contains("disk.img is not there"), "{}", refused.stderr);
     assert!(!folder.path("disk.img").exists() && folder.path("disk.img.state").exists());
+    // Nor is one that was cut to nothing the data of that state.
+    std::fs::write(folder.path("disk.img"), "").unwrap();
+    let refused = folder.captive(&ARGS, "true");
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("disk.img is empty"), "{}", refused.stderr);
+    std::fs::remove_file(folder.path("disk.img")).unwrap();
     // So is the mark of a session that was killed; nobody is told to remove what is none.
     let [state, mark] = ["disk.img.state", "disk.img.dirty"].map(|name| folder.path(name));
     let saved = std::fs::read(&state).unwrap();
@@ -231,6 +237,55 @@ fn the_state_is_saved_although_something_else_fails_at_the_end() {
     session.signal("TERM");
     assert_ne!(session.ended(), Some(0));
     assert!(folder.path("disk.img.state").exists() && !folder.path("disk.img.dirty").exists());
+}
+
+/// Over data first, then over what has no room.
+#[test]
+fn zeroes_that_find_no_room_change_nothing() {
+    let Some(small) = Small::new("4m") else { return };
+    let folder = &small.0;
+    let mut session = folder.serve(&["part.toml", "--data", "fs/disk.img", "--socket", "s.sock"]);
+    let mut client = Client::new(&folder.path("s.sock"));
+    assert_eq!(client.write(0, &[1; 1 << 20]), 0);
+    let mut zero = |offset, bytes| {
+        let mut request = Client::request(6, offset, bytes);
+        request[5] = 2; // no hole
+        std::io::Write::write_all(&mut client.stream, &request).unwrap();
+        let answer = client.reply();
+        (answer, client.read(0, 10 << 20).unwrap())
+    };
+    let (answer, all) = zero(512 << 10, 8 << 20);
+    assert_eq!(answer, 28);
+    let (ones, rest) = all.split_at(1 << 20);
+    assert!(ones.iter().all(|&byte| byte == 1), "what was there is gone");
+    assert!(rest.iter().all(|&byte| byte == 0));
+    // There is room for less.
+    let (answer, all) = zero(512 << 10, 1 << 20);
+    let (ones, rest) = all.split_at(512 << 10);
+    assert!(answer == 0 && ones.iter().all(|&byte| byte == 1));
+    assert!(rest.iter().all(|&byte| byte == 0));
+    session.end();
+}
+
+/// `ulimit -f`, or a service's `LimitFSIZE=`.
+#[test]
+fn a_limit_of_file_sizes_is_an_error_and_no_sudden_death() {
+    let folder = Folder::new();
+    for data in [&[][..], &["--data", "disk.img"]] {
+        let words = [&["attach", "part.toml"], data, &["--run", "true"]].concat();
+        let command = folder.command(&words);
+        let mut limited = std::process::Command::new("sh");
+        limited.args(["-c", "ulimit -f 100; exec \"$0\" \"$@\""]).arg(command.get_program());
+        limited.args(command.get_args()).current_dir(command.get_current_dir().unwrap());
+        for (name, value) in command.get_envs() {
+            limited.env(name, value.unwrap_or_default());
+        }
+        let output = limited.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains("File too large") && said.contains("ulimit -f"), "{said}");
+        assert!(!folder.path("disk.img").exists(), "an empty file stays");
+    }
 }
 
 #[test]

@@ -45,7 +45,12 @@ fn what_is_no_job_no_recording_and_no_part_is_told() {
     refuses(&twice, &["--device mlc2009-32g: named twice"]);
     refuses(&["s.toml", "--device", "mlc2009-32g"], &["s.toml is a study, beside --device"]);
     refuses(&["first-look", "--device", "mlc2009-32g"], &["cannot read first-look", "a study has"]);
-    refuses(&["bad", "--device", "mlc2009-32g"], &["bad", "expected"]);
+    let forced = "help: --set workload.trace.format=NAME reads it as that format";
+    refuses(&["bad", "--device", "mlc2009-32g"], &["bad", "expected", forced]);
+    // A study need not begin with its title.
+    let bare = Test::new().file("bare.toml", "[device.null]\n[workload.fio]\n");
+    let bare = bare.args(&["run", "bare.toml", "--device", "mlc2009-32g"]);
+    bare.refuses(&["bare.toml is a study, beside --device", "a study has devices of its own"]);
     refuses(&["./my.fio"], &["needs a device: --device PART"]);
 }
 

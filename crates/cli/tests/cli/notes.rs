@@ -34,6 +34,11 @@ fn who_writes_into_free_blocks_is_told_and_not_taken_for_steady() {
     let fresh = Test::study(&study.replace("GATE", "")).run();
     let said = fresh.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("blocks of flash were begun to be written"), "{said}");
+    assert!(said.contains("overwrite it first ([[precondition]] overwrite), and let"), "{said}");
+    let overwritten = study.replace("GATE", "[[precondition]]\noverwrite = {}\n");
+    let used = Test::study(&overwritten.replace("\"1s\"", "\"1ms\"")).run();
+    let said = used.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("than in steady state; let collection settle"), "{said}");
     let gate = format!("[[precondition]]\n[precondition.until_steady.workload.fio]\n{writes}");
     let steady = Test::study(&study.replace("GATE", &gate)).run();
     assert_eq!(steady.code, 0, "{}", steady.stderr);
@@ -78,6 +83,29 @@ fn a_workload_that_ends_early_is_told() {
     let early = run("");
     assert!(early.contains("ended after 100 of the 200 requests"), "{early}");
     assert_eq!(run("loops = 2\n"), "[]");
+}
+
+/// The studies that `xtask new` starts write at random for as long as they say.
+#[test]
+fn a_started_study_of_flash_overwrites_at_random_to_its_end() {
+    for (study, policy, requests) in [
+        (include_str!("../../../../xtask/templates/ftl-gc.toml"), "fifo", 50_000),
+        (include_str!("../../../../xtask/templates/ftl-wear.toml"), "static", 200_000),
+        (include_str!("../../../../xtask/templates/ftl-mapping.toml"), "leaftl", 50_000),
+    ] {
+        let test = Test::study(&study.replace("@name@", policy)).args(&["--json"]);
+        let answer = test.json();
+        for run in answer["runs"].as_array().unwrap() {
+            assert_eq!(run["notes"].to_string(), "[]", "{policy}");
+            assert_eq!(run["metrics"]["host_requests"], requests, "{policy}");
+        }
+        // A permutation of the pages would be 2.3.
+        let waf = answer["runs"][0]["metrics"]["waf"].as_f64().unwrap();
+        assert!(waf > 3.3, "{policy}: {waf}");
+        for expectation in answer["expectations"].as_array().unwrap() {
+            assert_eq!(expectation["ok"], true, "{expectation}");
+        }
+    }
 }
 
 #[test]

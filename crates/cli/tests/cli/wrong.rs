@@ -53,7 +53,7 @@ const REPLACED: [(&str, &str, &[&str]); 34] = [
 ];
 
 /// What is put behind the sound study, and what is said to that.
-const APPENDED: [(&str, &[&str]); 25] = [
+const APPENDED: [(&str, &[&str]); 28] = [
     ("[sweep]\n\"workload.fio.iodepth\" = 4\n", &["study.toml:12:26", "integer `4`"]),
     ("[sweep]\n\"workload.fio.iodepth\" = []\n", &["study.toml:12:26", "at least one value"]),
     ("[sweep]\n\"workload.fio.iodept\" = [1]\n", &["study.toml:12:1", "mean `iodepth`?"]),
@@ -89,6 +89,15 @@ const APPENDED: [(&str, &[&str]); 25] = [
     ("[[precondition]]\nfil = {}\n", &["study.toml:12:1", "did you mean `fill`?"]),
     ("[[precondition]]\nfill = { span = '101%' }\n", &["study.toml:12:17", "more than the device"]),
     ("[[precondition]]\nfill = { span = 'all' }\n", &["study.toml:12:17"]),
+    (
+        "[[precondition]]\nfill = {}\noverwrite = {}\n",
+        &["study.toml:11:1", "only one of fill, overwrite", "begin `overwrite` with a [[precond"],
+    ),
+    ("[[precondition]]\n", &["study.toml:11:1", "precondition.0 names nothing", "exactly one"]),
+    (
+        "[[precondition]]\noverwrite = { writes = '200' }\n",
+        &["study.toml:12:24", "a share such as \"80%\" or a size such as \"4GiB\", got \"200\""],
+    ),
     ("[[precondition]]\noverwrite = { unit = '100B' }\n", &["study.toml:12:22", "512-byte"]),
     ("[[precondition]]\noverwrite = { unit = '1TiB' }\n", &["study.toml:12:22", "does not fit"]),
 ];

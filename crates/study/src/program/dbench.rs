@@ -8,10 +8,10 @@ pub(super) const PROGRAM: Parser = Parser {
     executable: Some("dbench"),
     metrics: &[
         ("dbench_mb_s", "MB/s", "MB read and written per second, as dbench counts"),
-        ("dbench_clients", "", "dbench's clients"),
-        ("dbench_operations", "", "operations that dbench counted"),
+        ("dbench_clients", "clients", "dbench's clients"),
+        ("dbench_operations", "operations", "operations that dbench counted"),
         ("dbench_latency_ms_max", "ms", "longest operation of dbench in milliseconds"),
-        ("dbench_flushes", "", "dbench's flushes: one fsync each"),
+        ("dbench_flushes", "flushes", "dbench's flushes: one fsync each"),
         ("dbench_flush_ms_mean", "ms", "mean time of dbench's flushes in milliseconds"),
         ("dbench_flush_ms_max", "ms", "longest of dbench's flushes in milliseconds"),
     ],

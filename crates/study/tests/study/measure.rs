@@ -47,3 +47,23 @@ fn nothing_but_tables_is_left_out() {
     }
     assert_ne!(measured[0].metrics["read_iops"], measured[1].metrics["read_iops"]);
 }
+
+/// What wear levelling is for: cold blocks take part, and the most worn ones are spared.
+#[test]
+fn wear_levelling_shows_in_the_metrics_of_wear() {
+    let skewed = STUDY
+        .replace("rw = \"randrw\"", "rw = \"randwrite\"\nrandom_distribution = \"zipf:1.1\"")
+        .replace("norandommap = true\n", "")
+        .replace(
+            "\"workload.fio.iodepth\" = [1, 16]",
+            "\"device.ssd.wear\" = [\"none\", { static = { threshold = 2, every = 1 } }]",
+        )
+        .replace("requests = 3000", "requests = 60000");
+    let plan = PlannedStudy::parse("wear", &skewed).unwrap();
+    let runs = measure(&plan, &Watch::new(&plan)).unwrap();
+    let of = |run: usize, name: &str| runs[run].metrics[name].unwrap();
+    let deviation = [0, 1].map(|run| of(run, "erases_per_block_deviation"));
+    assert!(deviation[1] < 0.8 * deviation[0], "{deviation:?}");
+    assert!(of(1, "erases_per_block_max") < of(0, "erases_per_block_max"));
+    assert!(of(1, "erases_per_block_mean") > 1.0);
+}

@@ -5,6 +5,7 @@ use mirror::format::crc::crc32c;
 use mirror::format::page::MAGIC;
 use mirror::format::{PageAddress, Superblock};
 
+use super::super::live::Live;
 use super::*;
 
 pub(super) const NONE: [bool; DEVICES] = [false; DEVICES];
@@ -424,6 +425,33 @@ fn two_copies_that_are_wrong_alike_are_not_returned() {
     assert_eq!(host.read(4096, 4096), [1; 4096]);
     host.write(0, &[3; 4096]);
     assert_eq!(host.read(0, 8192), [[3; 4096], [1; 4096]].concat());
+}
+
+#[test]
+fn what_a_read_finds_after_a_scrub_is_no_finding_of_it() {
+    let folder = Folder::created(false, Mode::Log);
+    folder.session(false, 0, 1);
+    let mut host = Host::new(&folder.start(false, NONE));
+    let layout = host.array.layout(SLOW);
+    let compare = |host: &mut Host, number| {
+        assert_eq!(host.array.scrub().unwrap(), number);
+        host.until("it is compared", |array| array.core.scrub_position().is_none());
+        let scrub = Live::of(&host.array, host.clock.now()).scrub;
+        assert_eq!(scrub.last_completed, number);
+        scrub.mismatches
+    };
+    folder.spoil("slow", layout.data, &[7; 4096]);
+    assert_eq!(compare(&mut host, 1), 1);
+    host.until("it is repaired", |array| array.core.wrong_blocks() == [0, 0]);
+    assert_eq!(compare(&mut host, 2), 0);
+    // A block for each, so that one copy is right whichever leg is asked.
+    for (name, at) in [("fast", 0), ("slow", 4096)] {
+        folder.spoil(name, layout.data + at / 4096, &[7; 4096]);
+        assert_eq!(host.read(at, 4096), [1; 4096]);
+    }
+    let live = Live::of(&host.array, host.clock.now());
+    assert!(live.mismatches > 1, "no read found a wrong copy");
+    assert_eq!((live.scrub.mismatches, live.scrub.last_completed), (0, 2));
 }
 
 #[test]

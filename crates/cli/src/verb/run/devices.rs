@@ -67,6 +67,9 @@ pub(super) fn without_place(file: &str, mut failure: Failure) -> Failure {
         if let Some(told) = told.map(String::from) {
             failure.message = told;
         }
+        if failure.message.contains("the format cannot be told") {
+            return failure.help("--set workload.trace.format=NAME reads it as that format");
+        }
     }
     failure
 }
@@ -95,6 +98,10 @@ fn workload_of(file: &str) -> Result<&'static str, Failure> {
     let mut head = Vec::new();
     let read = File::open(file).and_then(|opened| opened.take(HEAD).read_to_end(&mut head));
     read.map_err(|why| wrong(format!("cannot read {file}: {why}")))?;
+    // No job file is called so, and a study need not begin with [study].
+    if file.ends_with(".toml") {
+        return Err(wrong(format!("{file} is a study, beside --device")));
+    }
     let head = String::from_utf8_lossy(&head);
     let lines = head.trim_start_matches('\u{feff}').lines().map(str::trim);
     let mut told = lines.filter(|line| !line.is_empty() && !line.starts_with([';', '#']));
