@@ -21,14 +21,17 @@ pub enum Packing {
     Zstd,
 }
 
+/// What xz has to be told of: it has no magic number, but everybody's parameters.
+const LZMA: &[u8] = &[0x5d, 0, 0];
 /// The first bytes of a packed file, and the program that unpacks it.
-const PACKERS: [(&[u8], &str); 6] = [
+const PACKERS: [(&[u8], &str); 7] = [
     (&[0x1f, 0x8b], "gzip"),
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
     (&[0x89, b'L', b'Z', b'O'], "lzop"),
     (&[0x02, 0x21, 0x4c, 0x18], "lz4"),
     (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
     (b"BZh", "bzip2"),
+    (LZMA, "xz"),
 ];
 
 impl Packing {
@@ -73,7 +76,8 @@ pub(super) fn unpacker(bytes: &[u8]) -> Option<&'static str> {
 /// # Errors
 /// When it is missing, or `bytes` is damaged.
 pub(super) fn unpack_by(program: &str, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
-    tool::run(Command::new(program).arg("-dc"), bytes)
+    let format: &[&str] = if bytes.starts_with(LZMA) { &["--format=lzma"] } else { &[] };
+    tool::run(Command::new(program).args(format).arg("-dc"), bytes)
 }
 
 /// What is in `bytes`, packed or not.
@@ -110,5 +114,9 @@ mod tests {
             assert_eq!(unpack_by(program, &packed).unwrap(), text, "{}", packing.name());
         }
         assert_eq!(unpacker(b"070701"), None);
+        match tool::run(Command::new("xz").args(["--format=lzma", "-c"]), &text) {
+            Ok(packed) => assert_eq!(unpack_any(packed).unwrap(), text),
+            Err(why) => assert!(!lacks.is_empty(), "{why:?}"),
+        }
     }
 }

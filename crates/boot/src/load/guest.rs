@@ -94,6 +94,7 @@ fn run_in(folder: &Path, image: &Image, limits: Limits, aio: &str) -> Result<See
         let message = "the guest ended before its kernel's init ran";
         return Err(with_last_lines(Failure::machine(message), folder));
     }
+    check_unpacked(&text(folder, "serial"), limits)?;
     let read = |name: &str| std::fs::read(file(name)).map_err(wrong);
     Ok(Seen { trace: read("trace")?, console: read("console")? })
 }
@@ -152,6 +153,20 @@ fn follow(events: &Receiver<String>, trace: &Path, end: Instant) -> Result<(), S
     }
 }
 
+/// Our init is unpacked first, so it runs whatever becomes of the rest of an initramfs.
+fn check_unpacked(serial: &str, limits: Limits) -> Result<(), Failure> {
+    let Some(line) = serial.lines().find(|line| line.contains("Initramfs unpacking failed")) else {
+        return Ok(());
+    };
+    let memory = limits.memory_mib;
+    Err(Failure::machine(format!("the kernel did not unpack its initramfs: {}", line.trim()))
+        .expected(format!(
+            "an initramfs packed in a way that this kernel knows, and, unpacked, of less than half \
+             of the guest's memory, {memory} MiB"
+        ))
+        .help(format!("give the guest more memory: --mem {}M", u64::from(memory) * 4)))
+}
+
 /// A failure with the last lines of the guest, or of QEMU.
 fn with_last_lines(failure: Failure, folder: &Path) -> Failure {
     let said = ["qemu", "serial"].map(|name| text(folder, name)).concat();
@@ -167,6 +182,19 @@ fn text(folder: &Path, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_initramfs_that_was_not_unpacked_is_no_result() {
+        let serial =
+            "[    1.3] Freeing\n[    1.331341] Initramfs unpacking failed: write error\r\n";
+        let told = check_unpacked(serial, Limits::default()).unwrap_err();
+        assert!(
+            told.message
+                .ends_with("initramfs: [    1.331341] Initramfs unpacking failed: write error")
+        );
+        assert!(told.help.unwrap().contains("--mem 2048M"));
+        assert!(check_unpacked("[    1.3] Freeing initrd memory: 9K\n", Limits::default()).is_ok());
+    }
 
     #[test]
     fn a_failure_shows_what_the_guest_said_last() {

@@ -152,7 +152,9 @@ pub fn chain(record: &Record) -> Vec<Link> {
             // What an initramfs began is not process 1's.
             .filter(|one| one.activating_ns >= start && links.len() < LINKS_MAX);
     }
-    if !links.is_empty() && first_ns > start {
+    // What others wrote may not say when process 1 began.
+    let began = record.at_ns("init").or_else(|| record.at_ns("recorder"));
+    if began.is_some() && !links.is_empty() && first_ns > start {
         let init = record.processes.iter().find(|process| process.pid == record.head.init);
         links.push(Link {
             unit: "systemd".into(),

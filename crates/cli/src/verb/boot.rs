@@ -107,9 +107,19 @@ struct Load {
     /// Seconds of this machine that a boot may take
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     wall_limit: u64,
+    /// The guest's memory, half of which an unpacked initramfs may take
+    #[arg(long, value_name = "SIZE", default_value = "512M")]
+    mem: String,
     /// One JSON object on stdout
     #[arg(long)]
     json: bool,
+}
+
+/// What a guest that loads a kernel may take.
+fn limits(wall_s: u64, mem: &str) -> Result<Limits, Failure> {
+    let too_much = |_| Failure::input(format!("--mem {mem}")).expected("less than 4 PiB");
+    let memory_mib = u32::try_from(super::travel::memory(mem)?).map_err(too_much)?;
+    Ok(Limits { wall: Duration::from_secs(wall_s), memory_mib })
 }
 
 impl Args {
@@ -251,7 +261,7 @@ impl Load {
 
     /// Boot each way to store it.
     fn record(&self, kernel: &Path) -> Result<Vec<Recording>, Failure> {
-        let limits = Limits { wall: Duration::from_secs(self.wall_limit), ..Limits::default() };
+        let limits = limits(self.wall_limit, &self.mem)?;
         let mut recordings = Vec::new();
         let recipes = self.stored.all()?;
         let kept = self.places(kernel, &recipes)?;

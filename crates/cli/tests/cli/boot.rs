@@ -293,6 +293,29 @@ fn a_guest_that_is_not_done_in_time_is_ended() {
     assert_eq!(entries(&test.path("")), [""; 0]);
 }
 
+/// Our init runs whatever becomes of the rest.
+#[test]
+fn an_initramfs_that_the_kernel_has_no_room_for_is_no_result() {
+    let test = Test::new();
+    let entry = |name: &str, bytes: usize| {
+        let numbers = [1, 0o100_644, 0, 0, 1, 0, bytes, 0, 0, 0, 0, name.len() + 1, 0];
+        let header: String = numbers.iter().map(|number| format!("{number:08x}")).collect();
+        let mut out = format!("070701{header}{name}\0").into_bytes();
+        out.resize(out.len().next_multiple_of(4) + bytes, 0);
+        out
+    };
+    let archive = [entry("big", 80 << 20), entry("TRAILER!!!", 0)].concat();
+    std::fs::write(test.path("big.cpio"), archive).unwrap();
+    let file = test.path("big.cpio");
+    let args = ["--initramfs", file.to_str().unwrap(), "--pack-initramfs", "gzip", "--mem", "128M"];
+    let Some(mut command) = booted(&test, &args) else { return };
+    let out = test.run_as(&mut command);
+    assert_eq!(out.code, 3, "{}{}", out.stdout, out.stderr);
+    for said in ["did not unpack its initramfs: [", "Initramfs unpacking failed", "--mem 512M"] {
+        assert!(out.stderr.contains(said), "{}", out.stderr);
+    }
+}
+
 #[test]
 fn a_load_that_is_killed_takes_its_guest_along() {
     let test = Test::new();
