@@ -167,7 +167,8 @@ pub struct CacheParams {
     /// Read-ahead may overwrite the data of the read it follows; otherwise it ends one segment
     /// after the read's beginning.
     pub read_ahead_over_requested: bool,
-    /// A read served wholly from the cache lets the idle arm read on behind that segment.
+    /// A read served wholly from the cache lets the idle arm read on behind that segment. That of
+    /// its last read it reads on behind in any case, when it stopped because the segment was full.
     pub read_ahead_on_hit: bool,
     /// Sectors that pass under the head before the wanted ones, on their track, are cached too.
     pub read_before: bool,

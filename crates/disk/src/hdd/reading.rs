@@ -51,17 +51,16 @@ impl Hdd {
     /// After a hit in segment `index` the idle arm may read on behind it.
     fn read_on(&mut self, now: Nanos, index: usize, lba: u64, end: u64) {
         let limit = self.ahead_limit(self.segments.get(index).start, lba, end);
-        // A stream that has stopped cannot be prolonged; it has to come round. Where it stopped
-        // depends on its limit, so ask before that is raised.
-        if self.stream.active
-            && self.stream.segment == index
-            && self.reached(now) < self.stream.limit
-        {
+        let here = self.stream.active && self.stream.segment == index;
+        // Where a stream stopped depends on its limit, so ask before that is raised.
+        if here && self.reached(now) < self.stream.limit {
             self.stream.limit = self.stream.limit.max(limit);
             return;
         }
         let from = self.segments.get(index).end;
-        if !self.fixed.params.cache.read_ahead_on_hit || from >= limit || !self.is_idle(now) {
+        // One that stopped because its segment was full has to come round.
+        let goes_on = here || self.fixed.params.cache.read_ahead_on_hit;
+        if !goes_on || from >= limit || !self.is_idle(now) {
             return;
         }
         let now = now.max(self.arrives);
