@@ -15,6 +15,7 @@ use study::Failure;
 use workload::Until;
 use workload::boot_recording::Recording;
 
+use super::travel;
 use crate::{interrupt, say};
 
 /// Longest recording that is read.
@@ -107,6 +108,9 @@ struct Load {
     /// Seconds of this machine that a boot may take
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     wall_limit: u64,
+    /// The guest's memory: a kernel gives half of it to what it unpacks of an initramfs
+    #[arg(long, value_name = "SIZE", default_value = "512M", conflicts_with = "recording")]
+    mem: String,
     /// One JSON object on stdout
     #[arg(long)]
     json: bool,
@@ -226,6 +230,13 @@ fn named<T: Clone>(
     Ok((!found.is_empty()).then_some(found))
 }
 
+/// What a guest of QEMU's may take.
+fn limits(wall_s: u64, mem: &str) -> Result<Limits, Failure> {
+    let wrong = |_| Failure::input(format!("--mem {mem}")).expected("less than 4096T");
+    let memory_mib = u32::try_from(travel::memory(mem)?).map_err(wrong)?;
+    Ok(Limits { wall: Duration::from_secs(wall_s), memory_mib })
+}
+
 impl Load {
     fn run(&self) -> Result<(), Failure> {
         let recordings = match &self.kernel {
@@ -251,7 +262,7 @@ impl Load {
 
     /// Boot each way to store it.
     fn record(&self, kernel: &Path) -> Result<Vec<Recording>, Failure> {
-        let limits = Limits { wall: Duration::from_secs(self.wall_limit), ..Limits::default() };
+        let limits = limits(self.wall_limit, &self.mem)?;
         let mut recordings = Vec::new();
         let recipes = self.stored.all()?;
         let kept = self.places(kernel, &recipes)?;

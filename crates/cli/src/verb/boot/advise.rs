@@ -1,11 +1,10 @@
 //! `blocklab boot advise`: what makes this boot faster on this drive. Each change is booted.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use boot::compose::compose;
 use boot::image::{self, Initramfs, Packing, Recipe, Variant};
-use boot::load::{self, Limits};
+use boot::load;
 use boot::timeline::record::Record;
 use boot::timeline::root::{self, Kind};
 use boot::timeline::session::{self, Boot, Booted};
@@ -76,7 +75,7 @@ pub(super) struct Args {
     /// Charge code the time of this host's processor (`blocklab list hosts`); none: code is free
     #[arg(long, value_name = "PROFILE", default_value = HOST)]
     host: String,
-    /// The guest's memory
+    /// The guest's memory, of the boots and of the loads of --vmlinuz
     #[arg(long, value_name = "SIZE", default_value = "512M")]
     mem: String,
     /// Root of the device's random streams and of the guest's random numbers
@@ -251,7 +250,7 @@ impl Args {
     /// Loads of a kernel, booted. One that fails is left out, but for the first: what is wrong with
     /// that one is wrong with all.
     fn record_loads(&self, vmlinuz: &Path, tried: &mut Tried) -> Result<Vec<Recording>, Failure> {
-        let limits = Limits { wall: Duration::from_secs(self.wall_limit), ..Limits::default() };
+        let limits = super::limits(self.wall_limit, &self.mem)?;
         let mut all = Vec::new();
         for recipe in recipes(self.initramfs.as_ref()) {
             if !self.json {
