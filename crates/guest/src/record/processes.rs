@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn the_first_parent_that_is_seen_is_kept() {
         let of =
-            |pid: u32, process: u32, parent: u32| Task { parent, ..task(pid, process, "x", 9, 0) };
+            |pid: u32, process: u32, parent: u32| Task { parent, ..task(pid, process, "x", 50, 0) };
         let mut all = Processes::default();
         all.lived_before(&of(50, 50, 1));
         all.seen(&of(51, 51, 50));
