@@ -34,6 +34,14 @@ pub(super) fn read(bytes: &[u8]) -> Result<Archive<'_>, String> {
     Ok(Archive { names, end: at + zeros })
 }
 
+/// Where the first archive in `bytes` begins that is not packed.
+pub(super) fn first_in(bytes: &[u8]) -> Option<usize> {
+    let words = bytes.windows(MAGICS[0].len()).enumerate();
+    // What is packed may have the word in it, but no whole archive.
+    let mut found = words.filter(|(_, word)| MAGICS.contains(word)).map(|(at, _)| at);
+    found.find(|&at| read(&bytes[at..]).is_ok())
+}
+
 /// One file of an archive.
 struct Entry<'a> {
     name: &'a str,

@@ -56,8 +56,8 @@ impl Initramfs {
             .map_err(|why| wrong(why.to_string()))?;
         let (early, last) = take_apart(&file).map_err(|why| match why.exit_code() {
             2 => wrong(why.message).expected(
-                "an archive as mkinitramfs, dracut or cpio -H newc make; behind a packed one \
-                     nothing but zeros",
+                "an archive as mkinitramfs, dracut or cpio -H newc make; if it is packed, the last \
+                 one, with nothing but zeros behind it",
             ),
             _ => why,
         })?;
@@ -81,7 +81,18 @@ fn take_apart(file: &[u8]) -> Result<(&[u8], Vec<u8>), Failure> {
     loop {
         let rest = &file[at..];
         if let Some(program) = pack::unpacker(rest) {
-            return Ok((&file[..at], unpack_filled(program, rest)?));
+            let last =
+                pack::unpack_padded(program, rest).map_err(|why| {
+                    match archive::first_in(rest).filter(|_| why.exit_code() == 2) {
+                        None => why,
+                        Some(next) => Failure::input(format!(
+                            "at byte {}, an archive that is not packed follows the one packed by \
+                         {program}",
+                            at + next
+                        )),
+                    }
+                })?;
+            return Ok((&file[..at], last));
         }
         let archive = archive::read(rest).map_err(Failure::input)?;
         if archive.end == rest.len() {
@@ -182,6 +193,30 @@ mod tests {
         }
         assert!(take_apart(&[packed.as_slice(), &main].concat()).is_err());
         assert!(take_apart(b"no archive").is_err() && take_apart(b"").is_err());
+    }
+
+    #[test]
+    fn zeros_may_follow_a_packed_archive_and_nothing_else() {
+        let plain = smallest();
+        let lacks = crate::missing_packages();
+        for packing in Packing::ALL {
+            let Ok(packed) = packing.pack(&plain) else {
+                assert!(!lacks.is_empty(), "{} is there and fails", packing.name());
+                continue;
+            };
+            let end = packed.len();
+            for zeros in [0, 3, 1000] {
+                let padded = [packed.as_slice(), &vec![0; zeros]].concat();
+                let (_, last) = take_apart(&padded).unwrap_or_else(|why| {
+                    panic!("{} and {zeros} zeros: {}", packing.name(), why.message)
+                });
+                assert_eq!(last, plain, "{} and {zeros} zeros", packing.name());
+            }
+            let why = take_apart(&[packed, smallest()].concat()).unwrap_err();
+            assert_eq!(why.exit_code(), 2);
+            let told = format!("at byte {end}, an archive that is not packed follows the one");
+            assert!(why.message.starts_with(&told), "{}: {}", packing.name(), why.message);
+        }
     }
 
     #[test]

@@ -31,8 +31,13 @@ const PACKERS: [(&[u8], &str); 7] = [
     (&[0x02, 0x21, 0x4c, 0x18], "lz4"),
     (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
     (b"BZh", "bzip2"),
-    (LZMA, "xz"),
+    // The usual properties, and a dictionary of 64 KiB or more.
+    (&[0x5d, 0, 0], LZMA),
 ];
+/// What xz unpacks, too, if it is told so.
+const LZMA: &str = "lzma";
+/// Zeros at its end that may be a packed file's own: numbers of four or eight bytes.
+const OWN_ZEROS_MAX: usize = 8;
 
 impl Packing {
     /// All of them.
@@ -76,8 +81,24 @@ pub(super) fn unpacker(bytes: &[u8]) -> Option<&'static str> {
 /// # Errors
 /// When it is missing, or `bytes` is damaged.
 pub(super) fn unpack_by(program: &str, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
-    let format: &[&str] = if bytes.starts_with(LZMA) { &["--format=lzma"] } else { &[] };
+    let (program, format): (&str, &[&str]) =
+        if program == LZMA { ("xz", &["--format=lzma"]) } else { (program, &[]) };
     tool::run(Command::new(program).args(format).arg("-dc"), bytes)
+}
+
+/// The same, where zeros may follow, as kernels allow it.
+///
+/// # Errors
+/// Those of [`unpack_by`].
+pub(super) fn unpack_padded(program: &str, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
+    let whole = unpack_by(program, bytes);
+    let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
+    if whole.as_ref().map_or_else(Failure::exit_code, |_| 0) != 2 {
+        return whole;
+    }
+    // Some of them may be its own.
+    let ends = (0..zeros.min(OWN_ZEROS_MAX + 1)).map(|own| bytes.len() - zeros + own);
+    ends.map(|end| unpack_by(program, &bytes[..end])).find(Result::is_ok).unwrap_or(whole)
 }
 
 /// What is in `bytes`, packed or not.
@@ -118,5 +139,18 @@ mod tests {
             Ok(packed) => assert_eq!(unpack_any(packed).unwrap(), text),
             Err(why) => assert!(!lacks.is_empty(), "{why:?}"),
         }
+    }
+
+    #[test]
+    fn what_lzma_packed_is_unpacked_by_xz() {
+        let text = b"the same words, the same words, the same words".repeat(20);
+        if !tool::have("xz") {
+            return;
+        }
+        let mut command = Command::new("xz");
+        let packed = tool::run(command.args(["--format=lzma", "-c"]), &text).unwrap();
+        assert_eq!(unpack_any(packed.clone()).unwrap(), text);
+        let padded = [packed.as_slice(), &[0; 3]].concat();
+        assert_eq!(unpack_padded(unpacker(&padded).unwrap(), &padded).unwrap(), text);
     }
 }

@@ -20,6 +20,8 @@ const TRACE_BYTES_MAX: u64 = 4 << 30;
 /// The guest's disk. With a cache of writes OVMF asks for it to be flushed, which QEMU answers from
 /// its main thread even where there is nothing to do: the guest would wait for that.
 const DISK: &str = "virtio-blk-pci,drive=disk,ioeventfd=off,write-cache=off,config-wce=off";
+/// What a kernel says, as an emergency, of an initramfs that it could not unpack or find room for.
+const NOT_UNPACKED: &str = "Initramfs unpacking failed";
 /// How often its length is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -90,13 +92,35 @@ fn run_in(folder: &Path, image: &Image, limits: Limits, aio: &str) -> Result<See
             return Err(with_last_lines(Failure::machine(why), folder));
         }
     };
+    check_end(code, folder, image, limits)?;
+    let read = |name: &str| std::fs::read(file(name)).map_err(wrong);
+    Ok(Seen { trace: read("trace")?, console: read("console")? })
+}
+
+/// The guest's init was reached, and all that the kernel had to unpack before it is there. Our init
+/// lies in front, so it runs whatever became of the rest.
+fn check_end(
+    code: Option<i32>,
+    folder: &Path,
+    image: &Image,
+    limits: Limits,
+) -> Result<(), Failure> {
     if code != Some(INIT_REACHED) {
         let message = "the guest ended before its kernel's init ran";
         return Err(with_last_lines(Failure::machine(message), folder));
     }
-    check_unpacked(&text(folder, "serial"), limits)?;
-    let read = |name: &str| std::fs::read(file(name)).map_err(wrong);
-    Ok(Seen { trace: read("trace")?, console: read("console")? })
+    let serial = text(folder, "serial");
+    let Some(line) = serial.lines().find(|line| line.contains(NOT_UNPACKED)) else {
+        return Ok(());
+    };
+    let (name, said, memory) = (image.recipe.name(), line.trim(), limits.memory_mib);
+    Err(Failure::machine(format!("{name}: the kernel did not unpack its initramfs: {said}"))
+        .expected("an initramfs that this kernel can unpack, and memory for it")
+        .help(format!(
+            "`write error` is for want of memory: a kernel gives half of the guest's, here of \
+             {memory} MiB, to the files; raise --mem. A packing that is not configured is left out \
+             by --pack-initramfs"
+        )))
 }
 
 /// All that the guest sees is a matter of instructions: time passes with them and jumps when there
@@ -184,16 +208,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_initramfs_that_was_not_unpacked_is_no_result() {
-        let serial =
-            "[    1.3] Freeing\n[    1.331341] Initramfs unpacking failed: write error\r\n";
-        let told = check_unpacked(serial, Limits::default()).unwrap_err();
-        assert!(
-            told.message
-                .ends_with("initramfs: [    1.331341] Initramfs unpacking failed: write error")
-        );
-        assert!(told.help.unwrap().contains("--mem 2048M"));
-        assert!(check_unpacked("[    1.3] Freeing initrd memory: 9K\n", Limits::default()).is_ok());
+    fn an_init_before_which_not_all_was_unpacked_is_an_error() {
+        let folder = PrivateFolder::new().unwrap();
+        let image = Image {
+            path: "disk".into(),
+            kernel: "vmlinuz".into(),
+            recipe: crate::image::Recipe::default(),
+            file_bytes: 1,
+        };
+        let check = |code, serial: &str| {
+            std::fs::write(folder.path.join("serial"), serial).unwrap();
+            check_end(code, &folder.path, &image, Limits::default())
+        };
+        assert!(check(Some(INIT_REACHED), "").is_ok());
+        assert!(check(Some(1), "").is_err() && check(None, "").is_err());
+        let said = "[    1.331341] Initramfs unpacking failed: write error";
+        let failure = check(Some(INIT_REACHED), &format!("Booting\r\n{said}\r\n")).unwrap_err();
+        assert_eq!(failure.exit_code(), 3);
+        let name = image.recipe.name();
+        let expected = format!("{name}: the kernel did not unpack its initramfs: {said}");
+        assert_eq!(failure.message, expected);
+        assert!(failure.help.unwrap().contains("here of 512 MiB"));
     }
 
     #[test]

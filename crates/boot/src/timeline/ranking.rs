@@ -230,8 +230,8 @@ pub fn lines(record: &Record, rows: usize) -> Vec<String> {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let (start, end) = record.window_ns();
     let head = &record.head;
-    // Other tools begin with the kernel.
-    let of = if record.processes.is_empty() { "" } else { " of process 1" };
+    // Some tools begin with the kernel.
+    let of = if record.start_ns().is_some() { " of process 1" } else { "" };
     let mut lines = vec![format!("{} after {:.6} s{of}", head.until, seconds(end - start))];
     if let Some(travelled) = &record.travelled {
         let device_s = travelled.device_busy_share * 100.0;

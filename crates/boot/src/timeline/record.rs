@@ -92,7 +92,7 @@ pub struct Milestone {
 pub struct Process {
     /// Its number.
     pub pid: u32,
-    /// Of the process that started it, or took it over.
+    /// Of the first parent that was seen: the process that started it, or took it over before.
     pub parent: u32,
     /// Its name, 15 bytes of it.
     pub name: String,
@@ -422,8 +422,12 @@ impl Record {
     /// From the init's start to the end, or all of the record where it has no such milestone.
     pub fn window_ns(&self) -> (u64, u64) {
         let end = self.at_ns(&self.head.until).unwrap_or(self.head.end_ns);
-        let start = self.at_ns("init").or_else(|| self.at_ns("recorder")).unwrap_or(0);
-        (start.min(end), end)
+        (self.start_ns().unwrap_or(0).min(end), end)
+    }
+
+    /// When process 1 began, where that is known.
+    pub fn start_ns(&self) -> Option<u64> {
+        self.at_ns("init").or_else(|| self.at_ns("recorder"))
     }
 
     /// The boot's own processes: the init, what comes of it, and the kernel's threads; neither the

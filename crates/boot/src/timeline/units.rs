@@ -51,11 +51,18 @@ pub struct Link {
 /// process in the boot is inside of it, so both count alike from the init on.
 fn mains(record: &Record) -> BTreeMap<usize, &str> {
     let init = record.head.init;
+    let ends: BTreeMap<u32, Option<u64>> =
+        record.processes.iter().map(|process| (process.pid, process.end_ns)).collect();
+    // One that puts itself into the background is process 1's once its starter has ended.
+    let taken_over = |process: &Process| {
+        let starter_end = ends.get(&process.parent).copied().flatten();
+        starter_end.is_some_and(|at| process.end_ns.is_none_or(|end| at < end))
+    };
     let children: BTreeMap<u64, usize> = record
         .processes
         .iter()
         .enumerate()
-        .filter(|(_, process)| process.parent == init)
+        .filter(|(_, process)| process.parent == init || taken_over(process))
         .map(|(place, process)| (u64::from(process.pid), place))
         .collect();
     let main = |unit: &Unit| {
@@ -152,9 +159,8 @@ pub fn chain(record: &Record) -> Vec<Link> {
             // What an initramfs began is not process 1's.
             .filter(|one| one.activating_ns >= start && links.len() < LINKS_MAX);
     }
-    // What others wrote may not say when process 1 began.
-    let began = record.at_ns("init").or_else(|| record.at_ns("recorder"));
-    if began.is_some() && !links.is_empty() && first_ns > start {
+    // Where nobody knows when process 1 began, what is before the first unit is not its alone.
+    if !links.is_empty() && first_ns > start && record.start_ns().is_some() {
         let init = record.processes.iter().find(|process| process.pid == record.head.init);
         links.push(Link {
             unit: "systemd".into(),
@@ -242,6 +248,27 @@ pub(super) mod tests {
         );
         assert_eq!(rows[0].start_ns, Some(710));
         assert_eq!(rows.len(), 3, "a target took no time and had no process");
+    }
+
+    #[test]
+    fn what_outlives_its_starter_is_the_units_that_started_it() {
+        let mut record = with_units();
+        let place = |pid: u32| {
+            let processes = &with_units().processes;
+            processes.iter().position(|process| process.pid == pid).unwrap()
+        };
+        // b's process ends, and its child goes on, taken over by process 1 or not.
+        record.processes[place(50)].end_ns = Some(1400);
+        record.processes[place(51)].end_ns = Some(1900);
+        assert_eq!((units(&record)[0].processes, units(&record)[0].io_ns), (2, 540));
+        // The child is the main process, as `Type=forking` has it.
+        record.units[1].main = Some(11);
+        record.units[1].main_start_ns = Some(1400);
+        let row = &units(&record)[0];
+        assert_eq!((row.unit.as_str(), row.processes, row.io_ns), ("b.service", 1, 40));
+        // Not one whose starter is there: that is no child of process 1.
+        record.processes[place(50)].end_ns = None;
+        assert!(units(&record).iter().all(|row| row.processes == 0));
     }
 
     #[test]

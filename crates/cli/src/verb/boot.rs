@@ -15,6 +15,7 @@ use study::Failure;
 use workload::Until;
 use workload::boot_recording::Recording;
 
+use super::travel;
 use crate::{interrupt, say};
 
 /// Longest recording that is read.
@@ -107,8 +108,8 @@ struct Load {
     /// Seconds of this machine that a boot may take
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     wall_limit: u64,
-    /// The guest's memory, half of which an unpacked initramfs may take
-    #[arg(long, value_name = "SIZE", default_value = "512M")]
+    /// The guest's memory: a kernel gives half of it to what it unpacks of an initramfs
+    #[arg(long, value_name = "SIZE", default_value = "512M", conflicts_with = "recording")]
     mem: String,
     /// One JSON object on stdout
     #[arg(long)]
@@ -234,6 +235,13 @@ fn named<T: Clone>(
     }
     let found: Vec<T> = names.iter().map(find).collect::<Result<_, _>>()?;
     Ok((!found.is_empty()).then_some(found))
+}
+
+/// What a guest of QEMU's may take.
+fn limits(wall_s: u64, mem: &str) -> Result<Limits, Failure> {
+    let wrong = |_| Failure::input(format!("--mem {mem}")).expected("less than 4096T");
+    let memory_mib = u32::try_from(travel::memory(mem)?).map_err(wrong)?;
+    Ok(Limits { wall: Duration::from_secs(wall_s), memory_mib })
 }
 
 impl Load {

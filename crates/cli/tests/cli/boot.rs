@@ -65,6 +65,19 @@ fn a_record_is_shown_again() {
 }
 
 #[test]
+fn bootcharts_are_named_as_not_read() {
+    let told = |bytes: &[u8]| {
+        let out = Test::new().file("a", bytes).args(&["boot", "report", "a"]).run();
+        assert_eq!(out.code, 2, "{}", out.stderr);
+        out.stderr
+    };
+    let packed = told(b"\x1f\x8b\x08\0\0\0\0\0\0\x03");
+    assert!(packed.contains("record a: packed by gzip, which is not read"), "{packed}");
+    let svg = told(b"<?xml?>\n<svg>\n<!-- This file is a systemd-bootchart SVG file. -->\n</svg>");
+    assert!(svg.contains("record a: line 1: a picture of systemd-bootchart"), "{svg}");
+}
+
+#[test]
 fn two_boots_are_compared() {
     let test = Test::new()
         .file("a.record", RECORD)
@@ -212,6 +225,8 @@ fn what_cannot_be_loaded_is_told() {
         .run();
     assert_eq!(damaged.code, 2);
     assert!(damaged.stderr.contains("a.boot: line 3: `variant`: expected"), "{}", damaged.stderr);
+    let memory = load(4_000_000, &["--mem", "1G"]).run();
+    assert!(memory.code == 2 && memory.stderr.contains("--mem"), "{}", memory.stderr);
     let stored = load(4_000_000, &["--variant", "xz"]).run();
     assert!(stored.code == 2 && stored.stderr.contains("--variant"), "{}", stored.stderr);
     let no_kernel = Test::new()
@@ -238,6 +253,8 @@ fn what_a_firmware_cannot_start_is_told_and_left_out_beside_what_it_can() {
     };
     assert!(told(&["--variant", "uki"]).contains("started by UEFI only"));
     assert!(told(&["--firmware", "uefi", "--file-system", "ext4"]).contains("UEFI reads FAT only"));
+    assert!(told(&["--mem", "32M"]).contains("--mem 32M"));
+    assert!(told(&["--mem", "4096T"]).contains("--mem 4096T"));
     assert!(told(&["--firmware", "efi"]).contains("firmware `efi`"));
     // What is left is made: the kernel is looked at.
     let both = told(&["--variant", "uki", "--firmware", "bios", "--firmware", "uefi"]);
@@ -293,27 +310,32 @@ fn a_guest_that_is_not_done_in_time_is_ended() {
     assert_eq!(entries(&test.path("")), [""; 0]);
 }
 
-/// Our init runs whatever becomes of the rest.
-#[test]
-fn an_initramfs_that_the_kernel_has_no_room_for_is_no_result() {
-    let test = Test::new();
-    let entry = |name: &str, bytes: usize| {
+/// An archive of one file that has so many bytes of zeros in it.
+fn archive_of_zeros(bytes: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, bytes) in [("zeros", bytes), ("TRAILER!!!", 0)] {
         let numbers = [1, 0o100_644, 0, 0, 1, 0, bytes, 0, 0, 0, 0, name.len() + 1, 0];
-        let header: String = numbers.iter().map(|number| format!("{number:08x}")).collect();
-        let mut out = format!("070701{header}{name}\0").into_bytes();
-        out.resize(out.len().next_multiple_of(4) + bytes, 0);
-        out
-    };
-    let archive = [entry("big", 80 << 20), entry("TRAILER!!!", 0)].concat();
-    std::fs::write(test.path("big.cpio"), archive).unwrap();
-    let file = test.path("big.cpio");
-    let args = ["--initramfs", file.to_str().unwrap(), "--pack-initramfs", "gzip", "--mem", "128M"];
-    let Some(mut command) = booted(&test, &args) else { return };
-    let out = test.run_as(&mut command);
-    assert_eq!(out.code, 3, "{}{}", out.stdout, out.stderr);
-    for said in ["did not unpack its initramfs: [", "Initramfs unpacking failed", "--mem 512M"] {
-        assert!(out.stderr.contains(said), "{}", out.stderr);
+        out.extend(b"070701");
+        numbers.iter().for_each(|number| out.extend(format!("{number:08x}").bytes()));
+        out.extend(name.bytes().chain([0]));
+        out.resize(out.len().next_multiple_of(4) + bytes.next_multiple_of(4), 0);
     }
+    out
+}
+
+#[test]
+fn an_initramfs_that_the_kernel_has_no_room_for_is_an_error() {
+    let test = Test::new().file("zeros.cpio", archive_of_zeros(120 << 20));
+    let args = ["--variant", "shipped", "--initramfs", "zeros.cpio", "--pack-initramfs", "gzip"];
+    let Some(mut command) = loaded(&test, &args) else { return };
+    let small = test.run_as(command.args(["--device", "emmc-51", "--mem", "192M"]));
+    assert_eq!(small.code, 3, "{}", small.stderr);
+    let told = "the kernel did not unpack its initramfs: [";
+    assert!(small.stderr.contains(told), "{}", small.stderr);
+    assert!(small.stderr.contains("Initramfs unpacking failed: write error"), "{}", small.stderr);
+    // The usual memory is enough.
+    let large = test.run_as(loaded(&test, &args).as_mut().unwrap());
+    assert_eq!(large.code, 0, "{}", large.stderr);
 }
 
 #[test]

@@ -326,7 +326,7 @@ impl Recorder {
             }
             if let Some(slices) = &mut self.slices {
                 let samples_ns = self.sampler.as_ref().map_or(0, |sampler| sampler.cpu_ns);
-                slices.look(now, samples_ns, &mut self.taskstats);
+                slices.look(now, samples_ns, &mut self.taskstats, &mut self.processes);
             }
             let gone = init.as_mut().is_some_and(|init| !matches!(init.try_wait(), Ok(None)));
             if gone || now >= limit_ns {

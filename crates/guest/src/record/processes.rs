@@ -8,7 +8,7 @@ use super::taskstats::{Task, Usage};
 /// A process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Process {
-    /// Its parent's number.
+    /// The first parent that was seen: later it may be who took it over.
     pub parent: u32,
     /// Its name: the first thread's, else that of any.
     pub name: String,
@@ -30,6 +30,8 @@ pub struct Processes {
     generation: BTreeMap<u32, u32>,
     /// What threads had used when the recording began, by their numbers.
     before: BTreeMap<u32, Usage>,
+    /// Parents of those that live, as they were first seen, by the process's number.
+    parents: BTreeMap<u32, u32>,
     /// Of threads that are not the first: their processes.
     threads: BTreeMap<u32, u32>,
     /// Exit records.
@@ -40,6 +42,17 @@ impl Processes {
     /// A thread lives when the recording begins: what it used until then is left out.
     pub fn lived_before(&mut self, task: &Task) {
         self.before.insert(task.pid, task.usage);
+        self.seen(task);
+    }
+
+    /// A thread lives now: who its process's parent is may be known no more at its end.
+    pub fn seen(&mut self, task: &Task) {
+        self.parents.entry(task.process).or_insert(task.parent);
+    }
+
+    /// The parent of a living process is known.
+    pub fn was_seen(&self, process: u32) -> bool {
+        self.parents.contains_key(&process)
     }
 
     /// A thread exited, and was heard of at `now_ns`.
@@ -48,6 +61,8 @@ impl Processes {
         let process = self.of(task, now_ns);
         let end_ns = process.end_ns.unwrap_or(0).max(now_ns);
         process.end_ns = Some(end_ns);
+        // The process has its parent now, and its number may be another's next.
+        self.parents.remove(&task.process);
     }
 
     /// A thread lives at the end of the recording.
@@ -73,10 +88,13 @@ impl Processes {
         }
         let key = (task.process, *generation);
         let first = !self.all.contains_key(&key);
+        let parent = self.parents.get(&task.process).copied().unwrap_or(task.parent);
         let process = self.all.entry(key).or_default();
+        if first {
+            process.parent = parent;
+        }
         if first || task.pid == task.process {
             process.name.clone_from(&task.name);
-            process.parent = task.parent;
         }
         if first || start_ns < process.start_ns {
             process.start_ns = start_ns;
@@ -179,6 +197,26 @@ mod tests {
         all.exited(&task(7, 7, "another", 10, 45), 300);
         let delays: Vec<u64> = all.in_order().iter().map(|(_, one)| one.usage.io_ns).collect();
         assert_eq!(delays, [5, 45]);
+    }
+
+    #[test]
+    fn the_first_parent_that_is_seen_is_kept() {
+        let of =
+            |pid: u32, process: u32, parent: u32| Task { parent, ..task(pid, process, "x", 50, 0) };
+        let mut all = Processes::default();
+        all.lived_before(&of(50, 50, 1));
+        all.seen(&of(51, 51, 50));
+        assert!(all.was_seen(51) && !all.was_seen(52));
+        // Its starter ends, and process 1 takes it over; so is one whose thread ended before.
+        all.exited(&of(53, 52, 50), 90);
+        for pid in [50, 51, 52] {
+            all.exited(&of(pid, pid, 1), 100);
+        }
+        // Nobody saw this one while its starter lived, and the number's first process is gone.
+        assert!(!all.was_seen(51));
+        all.lives(&of(51, 51, 7), 300);
+        let found: Vec<_> = all.in_order().iter().map(|(pid, one)| (*pid, one.parent)).collect();
+        assert_eq!(found, [(52, 50), (50, 1), (51, 50), (51, 7)]);
     }
 
     #[test]

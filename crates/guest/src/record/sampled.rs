@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::netlink::Taskstats;
 use super::proc;
-use super::processes::quoted;
+use super::processes::{Processes, quoted};
 use super::taskstats::{Task, Usage};
 
 /// The recorder and its looks may take one part in so many of what all use of the processor: less
@@ -163,18 +163,28 @@ impl Slices {
     }
 
     /// `samples_ns` of the processor went to samples: they take what they take.
-    pub(super) fn look(&mut self, now_ns: u64, samples_ns: u64, taskstats: &mut Taskstats) {
+    /// Parents are told to `processes`.
+    pub(super) fn look(
+        &mut self,
+        now_ns: u64,
+        samples_ns: u64,
+        taskstats: &mut Taskstats,
+        processes: &mut Processes,
+    ) {
         if !self.every.is_due(now_ns) {
             return;
         }
         let cpu_before = cpu_ns();
         let (mut text, mut all_ns) = (std::mem::take(&mut self.text), 0);
-        self.differences(taskstats, |pid, [cpu, queue, io]| {
+        let mut pids = self.differences(taskstats, |pid, [cpu, queue, io]| {
             all_ns += cpu;
             // Writing to a string does not fail.
             let _ = writeln!(text, "{{\"slice\":[{now_ns},{pid},{cpu},{queue},{io}]}}");
         });
         self.text = text;
+        // What is told of a whole process does not name its parent.
+        pids.retain(|&pid| !processes.was_seen(pid));
+        taskstats.threads(&pids).iter().flatten().for_each(|task| processes.seen(task));
         self.budget.all_ns += all_ns;
         let own_ns = cpu_ns();
         let look_ns = own_ns - cpu_before;
@@ -184,8 +194,12 @@ impl Slices {
         self.every.due_ns = now_ns + rest_ns.max(self.every.interval_ns);
     }
 
-    /// What each process used since the look before.
-    fn differences(&mut self, taskstats: &mut Taskstats, mut tell: impl FnMut(u32, [u64; 3])) {
+    /// What each process used since the look before; which there are.
+    fn differences(
+        &mut self,
+        taskstats: &mut Taskstats,
+        mut tell: impl FnMut(u32, [u64; 3]),
+    ) -> Vec<u32> {
         let pids = proc::numbers("/proc");
         for (pid, sums) in pids.iter().zip(taskstats.processes(&pids)) {
             let Some(Usage { cpu_ns, queue_ns, io_ns, .. }) = sums.map(|sums| sums.usage) else {
@@ -201,6 +215,7 @@ impl Slices {
                 tell(*pid, [0, 1, 2].map(|index| now[index] - base[index]));
             }
         }
+        pids
     }
 
     pub(super) fn lines(&self) -> String {

@@ -75,7 +75,7 @@ pub(super) struct Args {
     /// Charge code the time of this host's processor (`blocklab list hosts`); none: code is free
     #[arg(long, value_name = "PROFILE", default_value = HOST)]
     host: String,
-    /// The guest's memory, of loads, too
+    /// The guest's memory, of the boots and of the loads of --vmlinuz
     #[arg(long, value_name = "SIZE", default_value = "512M")]
     mem: String,
     /// Root of the device's random streams and of the guest's random numbers

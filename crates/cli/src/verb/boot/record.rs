@@ -25,6 +25,8 @@ pub(super) const HOST: &str = "server-vm-2026";
 const WALL_LIMIT_S: u64 = 300;
 /// Longest record that is read.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
+/// The first bytes of what gzip packed.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 #[derive(clap::Args)]
 pub(super) struct Root {
@@ -524,6 +526,13 @@ pub(super) fn read_as(
     let shown = path.display();
     let wrong =
         |why: String| Failure::input(format!("record {shown}: {why}")).expected(foreign::KINDS);
-    let text = study::read_text(path, RECORD_BYTES_MAX).map_err(|why| wrong(why.to_string()))?;
+    let text = study::read_text(path, RECORD_BYTES_MAX).map_err(|why| {
+        let bytes = study::read_bytes(path, RECORD_BYTES_MAX).unwrap_or_default();
+        if bytes.starts_with(&GZIP) {
+            wrong("packed by gzip, which is not read, and no bootchart.tgz is".into())
+        } else {
+            wrong(why.to_string())
+        }
+    })?;
     parse(&text).map_err(|why| wrong(why.to_string()))
 }
