@@ -177,20 +177,6 @@ fn follow(events: &Receiver<String>, trace: &Path, end: Instant) -> Result<(), S
     }
 }
 
-/// Our init is unpacked first, so it runs whatever becomes of the rest of an initramfs.
-fn check_unpacked(serial: &str, limits: Limits) -> Result<(), Failure> {
-    let Some(line) = serial.lines().find(|line| line.contains("Initramfs unpacking failed")) else {
-        return Ok(());
-    };
-    let memory = limits.memory_mib;
-    Err(Failure::machine(format!("the kernel did not unpack its initramfs: {}", line.trim()))
-        .expected(format!(
-            "an initramfs packed in a way that this kernel knows, and, unpacked, of less than half \
-             of the guest's memory, {memory} MiB"
-        ))
-        .help(format!("give the guest more memory: --mem {}M", u64::from(memory) * 4)))
-}
-
 /// A failure with the last lines of the guest, or of QEMU.
 fn with_last_lines(failure: Failure, folder: &Path) -> Failure {
     let said = ["qemu", "serial"].map(|name| text(folder, name)).concat();

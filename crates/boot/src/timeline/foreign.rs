@@ -81,10 +81,6 @@ fn record(kind: &str, found: Found, until: Option<&str>) -> Option<Record> {
     Some(Record { units, milestones, before_kernel, ..Record::empty(head) })
 }
 
-fn milestone(name: &str, at_ns: u64) -> Milestone {
-    Milestone { milestone: name.into(), at_ns }
-}
-
 /// What the guest's program makes of it, too.
 fn of_show(text: &str) -> Result<Record, Unreadable> {
     let one = Found { units: vec![Unit::default()], ..Found::default() };
@@ -238,13 +234,6 @@ fn of_messages(text: &str) -> Vec<Unit> {
         .collect()
 }
 
-/// The time of such a line, in seconds, and what is behind the word.
-fn initcall(line: &str) -> Option<(f64, &str)> {
-    let (before, rest) = line.split_once(" initcall ")?;
-    let mut brackets = before.split('[').skip(1).filter_map(|part| part.split_once(']'));
-    Some((brackets.find_map(|(inside, _)| inside.trim().parse().ok())?, rest))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::units;
@@ -346,11 +335,6 @@ mod tests {
         }
         assert_eq!(told(dmesg), expected);
         assert_eq!(parse(dmesg).unwrap().unwrap().window_ns(), (0, 600_000_000));
-        for line in ["<6>[    0.512000][    T1] initcall", "[    0.512000] myhost kernel: initcall"]
-        {
-            let line = format!("{line} a_init+0x0/0x1 returned 0 after 12000 usecs\n");
-            assert_eq!(told(&line), expected[..1], "{line}");
-        }
     }
 
     #[test]
@@ -402,9 +386,6 @@ mod tests {
     fn what_is_nothing_of_it_is_told() {
         assert_eq!(parse("{\"format\":1}"), None);
         assert_eq!(parse("notes"), None);
-        let other =
-            parse("<?xml version=\"1.0\"?>\n<!-- This is a systemd-bootchart SVG file. -->");
-        assert!(other.unwrap().unwrap_err().why.contains("systemd-bootchart, which is not read"));
         for empty in ["<svg></svg>", "[{}]", "Id=x\n", "[ 1.0] initcall x"] {
             assert!(parse(empty).unwrap().is_err(), "{empty}");
         }

@@ -116,13 +116,6 @@ struct Load {
     json: bool,
 }
 
-/// What a guest that loads a kernel may take.
-fn limits(wall_s: u64, mem: &str) -> Result<Limits, Failure> {
-    let too_much = |_| Failure::input(format!("--mem {mem}")).expected("less than 4 PiB");
-    let memory_mib = u32::try_from(super::travel::memory(mem)?).map_err(too_much)?;
-    Ok(Limits { wall: Duration::from_secs(wall_s), memory_mib })
-}
-
 impl Args {
     pub(crate) fn run(self) -> Result<u8, Failure> {
         match self.verb {
