@@ -47,8 +47,8 @@ pub struct Link {
 
 /// Which process is the main one of which unit, by the process's place in the record.
 ///
-/// Systemd's numbers are those of its own namespace, in which the init is 1. All that starts a
-/// process in the boot is inside of it, so both count alike from the init on.
+/// Systemd's numbers are those of its own namespace, in which the init is 1. Both count alike from
+/// the init on, but for the kernel's threads, which have numbers outside of it only.
 fn mains(record: &Record) -> BTreeMap<usize, &str> {
     let init = record.head.init;
     let ends: BTreeMap<u32, Option<u64>> =
@@ -65,8 +65,16 @@ fn mains(record: &Record) -> BTreeMap<usize, &str> {
         .filter(|(_, process)| process.parent == init || taken_over(process))
         .map(|(place, process)| (u64::from(process.pid), place))
         .collect();
+    let kernels: BTreeSet<u64> = record
+        .processes
+        .iter()
+        .filter(|process| process.is_kernel() && process.pid > init && init > 1)
+        .map(|process| u64::from(process.pid))
+        .collect();
     let main = |unit: &Unit| {
-        let pid = unit.main?.checked_add(u64::from(init))?.checked_sub(1)?;
+        let inside = unit.main?.checked_add(u64::from(init))?.checked_sub(1)?;
+        let pid =
+            kernels.iter().fold(inside, |pid, taken| pid.saturating_add((*taken <= pid).into()));
         let place = *children.get(&pid)?;
         // Systemd writes down when it has started one: an earlier moment is of another process.
         let started = record.processes[place].start_ns;
@@ -248,6 +256,19 @@ pub(super) mod tests {
         );
         assert_eq!(rows[0].start_ns, Some(710));
         assert_eq!(rows.len(), 3, "a target took no time and had no process");
+    }
+
+    #[test]
+    fn a_thread_of_the_kernel_has_no_number_in_the_namespace() {
+        let mut record = with_units();
+        record.units[1].main = Some(9);
+        assert_eq!(units(&record)[0].processes, 0);
+        let thread = Process { pid: 45, parent: 2, start_ns: 1150, ..Process::default() };
+        record.processes.push(thread);
+        assert_eq!(
+            (units(&record)[0].unit.as_str(), units(&record)[0].processes),
+            ("b.service", 2)
+        );
     }
 
     #[test]
