@@ -321,6 +321,7 @@ fn tables<F: Firmware>(
     }
     let groups = Groups::check(sums, header)?;
     let runs = Runs::check(table, header.frames, header.data_pages)?;
+    header.entry.check_places(&runs)?;
     if !runs.iter().all(|run| firmware.usable(run.start, run.end())) {
         return Err(Refusal::Runs.into());
     }
