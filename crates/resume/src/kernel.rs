@@ -3,7 +3,8 @@
 //! Source: Linux 6.1, `kernel/power/snapshot.c` and `arch/x86/power/hibernate.c`.
 
 use crate::bytes::u64_at;
-use crate::{PAGE_BYTES, Refusal};
+use crate::page_tables::LARGE_BYTES;
+use crate::{PAGE_BYTES, Refusal, Runs};
 
 /// What the architecture's record begins with on x86-64.
 const MAGIC: u64 = 0x2345_6789_abcd_ef02;
@@ -37,14 +38,25 @@ impl Entry {
     /// # Errors
     /// [`Refusal::Kernel`].
     pub fn check(&self) -> Result<(), Refusal> {
-        let offset = |address: u64| address % PAGE_BYTES as u64;
+        // Its code is mapped by a large page.
+        let offset = |address: u64| address % LARGE_BYTES;
         let known = self.magic == MAGIC
             && self.jump >= KERNEL_CODE
             && offset(self.jump) == offset(self.jump_physical)
             && self.jump_physical < 1 << 40
             && self.cr3 < 1 << 40
-            && offset(self.cr3) == 0
+            && self.cr3.is_multiple_of(PAGE_BYTES as u64)
             && self.cr3 != 0;
+        if known { Ok(()) } else { Err(Refusal::Kernel) }
+    }
+
+    /// Are the code that is entered and its page tables in the image?
+    ///
+    /// # Errors
+    /// [`Refusal::Kernel`].
+    pub fn check_places(&self, runs: &Runs) -> Result<(), Refusal> {
+        let is_there = |address: u64| runs.contains(address / PAGE_BYTES as u64);
+        let known = is_there(self.jump_physical) && is_there(self.cr3);
         if known { Ok(()) } else { Err(Refusal::Kernel) }
     }
 }

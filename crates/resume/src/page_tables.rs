@@ -5,7 +5,8 @@ use crate::PAGE_BYTES;
 
 const PRESENT_WRITABLE: u64 = 3;
 const LARGE: u64 = 1 << 7;
-const LARGE_BYTES: u64 = 2 << 20;
+/// What a large page maps.
+pub(crate) const LARGE_BYTES: u64 = 2 << 20;
 const ENTRIES: u64 = 512;
 /// What one table of large pages maps.
 const TABLE_SPAN: u64 = ENTRIES * LARGE_BYTES;

@@ -4,6 +4,7 @@ use crate::header::Header;
 use crate::page_tables::frames_needed;
 use crate::plan::Buffers;
 use crate::refusal::Refusal;
+use crate::run::Runs;
 use crate::{PAGE_BYTES, SUMMED_PAGES};
 
 /// Frames that the image does not have, and what each part of them is for.
@@ -30,6 +31,22 @@ pub struct Room {
 }
 
 impl Room {
+    /// Frames of a loader, which every image has room for.
+    pub const LOADER_FRAMES: u64 = 64;
+    /// The loader begins there, at 1 MiB.
+    const LOADER_FROM: u64 = 256;
+
+    /// Is there room in the image for a loader of [`Room::LOADER_FRAMES`], wherever its machine
+    /// has memory?
+    ///
+    /// # Errors
+    /// [`Refusal::Scratch`].
+    pub fn check(header: &Header, runs: &Runs) -> Result<(), Refusal> {
+        let own = (Room::LOADER_FROM, Room::LOADER_FROM + Room::LOADER_FRAMES);
+        let room = Room::new(header, own, |_, end| end <= header.frames)?;
+        if runs.free(room.first, room.end) { Ok(()) } else { Err(Refusal::Scratch) }
+    }
+
     /// Frames that a room takes at least for an image, whose run table and checksums have so many
     /// pages and whose memory so many frames, and a loader of so many frames.
     pub fn frames(header: &Header, own: u64) -> u64 {

@@ -23,7 +23,7 @@ global_asm!(include_str!("way_out.s"), options(att_syntax));
 
 const PAGE: u64 = PAGE_BYTES as u64;
 /// Most pages that one request reads.
-const REQUEST_PAGES: u64 = 1024;
+pub const REQUEST_PAGES: u64 = 1024;
 /// Parts of memory that one request reads into.
 pub const PARTS_MAX: usize = 120;
 /// Code segment, data segment, and nothing else.
@@ -44,7 +44,7 @@ pub trait Disk {
     fn sectors(&self) -> u64;
 
     /// Ask for what is from `sector` on, into `parts`, at most [`PARTS_MAX`] of them. A disk that
-    /// is still busy with as much as it can be is waited for.
+    /// is still busy with as much as it can be is waited for. How many reads it became.
     ///
     /// # Errors
     /// When that, or what was asked for before, is not done.
@@ -52,7 +52,7 @@ pub trait Disk {
         &mut self,
         sector: u64,
         parts: impl ExactSizeIterator<Item = Part> + Clone,
-    ) -> Result<(), Broken>;
+    ) -> Result<u32, Broken>;
 
     /// Wait for all that was asked for but the last `ahead` times.
     ///
@@ -112,9 +112,9 @@ impl<D: Disk> Transfer for Loading<'_, D> {
     type Error = Why;
 
     fn read(&mut self, from: u64, parts: Parts) -> Result<(), Why> {
-        self.requests += 1;
         let parts = parts.map(|(frame, pages)| (frame * PAGE, (pages * PAGE) as u32));
-        Ok(self.disk.ask((self.data + from) * PAGE_SECTORS, parts)?)
+        self.requests += self.disk.ask((self.data + from) * PAGE_SECTORS, parts)?;
+        Ok(())
     }
 
     fn wait(&mut self, ahead: u64) -> Result<(), Why> {
@@ -321,6 +321,7 @@ fn tables<F: Firmware>(
     }
     let groups = Groups::check(sums, header)?;
     let runs = Runs::check(table, header.frames, header.data_pages)?;
+    header.entry.check_places(&runs)?;
     if !runs.iter().all(|run| firmware.usable(run.start, run.end())) {
         return Err(Refusal::Runs.into());
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use config::Failure;
 use resume::{
     Buffers, DataSum, Group, Groups, HEADER_SECTOR, Header, Kind, LoadPlan, MARK_SECTOR, Mark,
-    PAGE_BYTES, PAGE_SECTORS, Parts, Refusal, Runs, SECTOR_BYTES, Transfer, checksum,
+    PAGE_BYTES, PAGE_SECTORS, Parts, Refusal, Room, Runs, SECTOR_BYTES, Transfer, checksum,
 };
 use serde_json::{Value, json};
 use workload::boot_recording::Read;
@@ -27,7 +27,7 @@ pub struct SoundImage {
     reads: Vec<(u64, u32)>,
 }
 
-/// Check all of the image at `path`.
+/// Check all of the image at `path` that a loader checks without its machine.
 ///
 /// # Errors
 /// Why there is none, or what is damaged.
@@ -63,6 +63,8 @@ pub fn image(path: &Path) -> Result<SoundImage, Failure> {
     }
     let runs = Runs::check(&table, header.frames, header.data_pages).map_err(refused)?;
     let groups = Groups::check(&sums, &header).map_err(refused)?;
+    header.entry.check_places(&runs).map_err(refused)?;
+    Room::check(&header, &runs).map_err(refused)?;
     for group in groups.iter() {
         let stored = part(layout.data + group.at, group.stored * PAGE_BYTES as u64)?;
         let sound = match group.packed_bytes {
@@ -162,5 +164,74 @@ impl SoundImage {
             ("disks", json!(header.told_disks().len())),
         ];
         pairs.map(|(name, value)| (name.to_string(), value)).to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use resume::kernel::Entry;
+    use resume::{Run, SUMMED_PAGES};
+
+    use super::*;
+
+    /// An image of a page of data, which the kernel is entered in, and its page tables; what is
+    /// said of it when its header was changed.
+    fn told(change: impl Fn(&mut Header)) -> Result<SoundImage, String> {
+        let runs = [
+            Run { start: 0x1200, count: 1, kind: Kind::Data(0) },
+            Run { start: 0x3000, count: 1, kind: Kind::Word(3) },
+        ];
+        let table: Vec<u8> = runs.iter().flat_map(Run::to_bytes).collect();
+        let data = [7; PAGE_BYTES];
+        let sums = Group::entry(DataSum::of(&data), 0);
+        let mut header = Header {
+            id: 5,
+            entry: Entry {
+                jump: 0xffff_ffff_8120_0040,
+                jump_physical: 0x120_0040,
+                cr3: 0x300_0000,
+                magic: 0x2345_6789_abcd_ef02,
+                map_sum: 7,
+            },
+            frames: 1 << 17,
+            pages: 2,
+            runs: 2,
+            data_pages: 1,
+            stored_pages: 1,
+            scratch: 0x4000,
+            table_sum: checksum(&table),
+            sums_sum: checksum(&sums),
+            ..Header::empty()
+        };
+        header.scratch_count = Room::frames(&header, Room::LOADER_FRAMES);
+        change(&mut header);
+        let (page, header_sum) = header.to_bytes();
+        let mark = Mark { id: 5, header_sum, written: 6 }.to_bytes();
+        let mut image = Vec::new();
+        for part in [&mark[..], &page, &data, &table, &sums] {
+            image.extend(part);
+            image.resize(image.len().next_multiple_of(PAGE_BYTES), 0);
+        }
+        let folder = attach::PrivateFolder::new().unwrap();
+        let path = folder.path.join("image");
+        std::fs::write(&path, image).unwrap();
+        super::image(&path).map_err(|why| why.message)
+    }
+
+    #[test]
+    fn what_no_loader_would_enter_is_not_sound() {
+        assert_eq!(told(|_| ()).unwrap().reads(true).len(), 5);
+        let refused = |change: fn(&mut Header), why: Refusal| {
+            let told = told(change).unwrap_err();
+            assert!(told.ends_with(&format!("image: {why}")), "{told}");
+        };
+        refused(|header| header.scratch_count -= 1, Refusal::Scratch);
+        // Frames of the image, and none that there are.
+        refused(|header| header.scratch = 0x3000, Refusal::Scratch);
+        refused(|header| header.scratch = header.frames - SUMMED_PAGES / 8, Refusal::Scratch);
+        // The code is in no run, or not where a large page would have it; then the page tables.
+        refused(|header| header.entry.jump_physical = 0x40, Refusal::Kernel);
+        refused(|header| header.entry.jump += 0x1000, Refusal::Kernel);
+        refused(|header| header.entry.cr3 += 0x1000, Refusal::Kernel);
     }
 }

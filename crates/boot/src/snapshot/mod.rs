@@ -2,6 +2,11 @@
 
 mod guest;
 pub mod inspect;
+/// The loader's own, which has no system to test it on.
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../../loader/src/pvh/start.rs"]
+mod start;
 mod trace;
 
 use std::path::{Path, PathBuf};

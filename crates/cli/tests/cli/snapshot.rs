@@ -1,7 +1,7 @@
 //! `blocklab snapshot`: a guest that goes and comes back, and images that must not be resumed.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -13,8 +13,12 @@ use crate::support::{Output, Test, entries};
 
 /// `snapshot try` with the kernel that `make clients` fetched; `None` where it cannot be booted.
 fn tried(test: &Test, args: &[&str]) -> Option<Output> {
+    tried_by(test, Command::new(env!("CARGO_BIN_EXE_blocklab")), args)
+}
+
+/// The same by this command.
+fn tried_by(test: &Test, mut command: Command, args: &[&str]) -> Option<Output> {
     let kernel = bootable_kernel()?;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
     command.args(["snapshot", "try", "--json"]).arg(kernel).args(args);
     if !args.contains(&"--fill") {
         command.args(["--fill", "20"]);
@@ -131,6 +135,39 @@ fn it_comes_back_by_uefi_from_nvme() {
     let loader = answer["cycles"][0]["loader"].as_str().unwrap();
     let aside = loader.split(", ").nth(1).unwrap().split(' ').next().unwrap();
     assert!((100..20_000).contains(&aside.parse::<u32>().unwrap()), "{loader}");
+}
+
+/// A firmware reads into one place: what goes to many is read as one and copied.
+#[test]
+fn by_uefi_a_disk_is_read_as_often_as_the_loader_says() {
+    if !Path::new("/usr/share/ovmf/OVMF.fd").exists() {
+        skip("boot", "no ovmf");
+        return;
+    }
+    // Tells what each machine reads: that which suspends itself is 0, that which resumes 1.
+    let qemu = "#!/bin/sh\nhere=$(dirname \"$0\"); PATH=${PATH#*:}\n\
+                count=$(ls \"$here\" | grep -c trace)\n\
+                exec qemu-system-x86_64 \"$@\" -trace enable=virtio_blk_handle_read \
+                -D \"$here/trace$count\"\n";
+    let test = Test::new().file("bin/qemu-system-x86_64", qemu);
+    let bin = test.path("bin");
+    let program = bin.join("qemu-system-x86_64");
+    std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_blocklab"));
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{}:{path}", bin.display()));
+    let Some(out) = tried_by(&test, command, &["--uefi"]) else { return };
+    assert_eq!(out.code, 0, "{}", out.stderr);
+    let answer: Value = serde_json::from_str(&out.stdout).unwrap();
+    let loader = answer["cycles"][0]["loader"].as_str().unwrap();
+    let said = loader.split(", ").find_map(|part| part.strip_suffix(" reads")).unwrap();
+    let trace = std::fs::read_to_string(bin.join("trace1")).unwrap();
+    let disk = trace.split(" req ").next().unwrap();
+    let reads = trace.lines().filter(|line| line.starts_with(disk));
+    // Behind the header's, the table's and the checksums', and but for the mark, which is erased.
+    let data = reads.skip_while(|line| !line.ends_with(" sector 8 nsectors 8")).skip(3);
+    let data: Vec<_> = data.filter(|line| !line.ends_with(" sector 0 nsectors 1")).collect();
+    assert_eq!(said.parse(), Ok(data.len()), "{loader}: {data:#?}");
 }
 
 #[test]

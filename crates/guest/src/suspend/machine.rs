@@ -171,11 +171,28 @@ fn number(path: &str) -> Option<String> {
     is_device.then(|| format!("{}:{}", major(found.st_rdev), minor(found.st_rdev)))
 }
 
+/// Where the kernel tells the devices of each btrfs that is mounted.
+const BTRFS: &str = "/sys/fs/btrfs";
+
+/// The numbers of all devices of the btrfs that one of them, with the number `one`, belongs to;
+/// `None` where `folder`, which is [`BTRFS`], does not tell them.
+fn btrfs_devices(folder: &Path, one: &str) -> Option<Vec<String>> {
+    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+    let numbers = |system: fs::DirEntry| {
+        let devices = entries(&system.path().join("devices"));
+        let number = |path: PathBuf| Some(fs::read_to_string(path).ok()?.trim().to_string());
+        devices.map(|device| number(device.path().join("dev"))).collect::<Option<Vec<_>>>()
+    };
+    let mut systems = entries(folder).filter_map(numbers);
+    systems.find(|numbers| numbers.iter().any(|number| number == one))
+}
+
 /// The numbers of the devices that a mount lies on, none where it lies on none; `number` tells that
-/// of a path.
+/// of a path, and `btrfs` is [`BTRFS`].
 fn devices(
     (device, kind, source): (&str, &str, &str),
     number: impl Fn(&str) -> Option<String>,
+    btrfs: &Path,
 ) -> Result<Vec<String>, String> {
     if !device.starts_with("0:") {
         return Ok(vec![device.into()]);
@@ -188,13 +205,23 @@ fn devices(
             source.split('/').next().unwrap_or_default()
         )),
         "btrfs" | "bcachefs" => {
-            // Of several devices they stand side by side, and in a name of one may be a colon.
+            // Of several devices bcachefs names all, side by side, and in a name of one may be a
+            // colon; btrfs names one of them.
             let all = || source.split(':').map(&number).collect();
-            number(source).map(|one| vec![one]).or_else(all).ok_or_else(|| {
+            let named = number(source).map(|one| vec![one]).or_else(all).ok_or_else(|| {
                 format!(
                     "a {kind} is mounted from {source}, which is no device of this system, and the \
                      loader could not tell that it was written meanwhile; expected the name of a \
                      device there, as an initramfs mounts the root by"
+                )
+            })?;
+            let ([one], "btrfs") = (&named[..], kind) else { return Ok(named) };
+            btrfs_devices(btrfs, one).ok_or_else(|| {
+                format!(
+                    "a btrfs is mounted from {source}, and {} does not tell which devices it has, \
+                     so the loader could not tell that they were written meanwhile; expected a \
+                     mounted sysfs with that file system in it",
+                    btrfs.display()
                 )
             })
         }
@@ -204,18 +231,20 @@ fn devices(
 
 /// What of this machine's disks is in use, in whichever namespace.
 fn uses() -> Result<Vec<Use>, String> {
-    uses_of(&namespaces::mounts(Path::new("/proc"))?, number)
+    uses_of(&namespaces::mounts(Path::new("/proc"))?, number, Path::new(BTRFS))
 }
 
-/// The same of these namespaces' mounts; `number` tells the numbers of a device by its path.
+/// The same of these namespaces' mounts; `number` tells the numbers of a device by its path, and
+/// `btrfs` is [`BTRFS`].
 fn uses_of(
     namespaces: &[String],
     number: impl Fn(&str) -> Option<String>,
+    btrfs: &Path,
 ) -> Result<Vec<Use>, String> {
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     let mut uses = Vec::new();
     for mount in namespaces.iter().flat_map(|mounts| mounted(mounts)) {
-        let numbers = devices(mount, &number)?.into_iter();
+        let numbers = devices(mount, &number, btrfs)?.into_iter();
         uses.extend(numbers.map(|number| Use { number, kind: mount.1.into() }));
     }
     // Those in files belong to a file system.
@@ -379,6 +408,46 @@ fn disk(of: &Use) -> Result<Option<Disk>, String> {
 mod tests {
     use super::*;
 
+    /// A folder as the kernel's of btrfs is, of file systems with devices of these numbers, for as
+    /// long as `look` takes.
+    fn with_btrfs<T>(test: &str, systems: &[&[&str]], look: impl FnOnce(&Path) -> T) -> T {
+        let name = format!("blocklab-btrfs-{test}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(folder.join("features")).unwrap();
+        for (index, numbers) in systems.iter().enumerate() {
+            for (disk, number) in numbers.iter().enumerate() {
+                let device = folder.join(format!("{index}/devices/sd{disk}"));
+                fs::create_dir_all(&device).unwrap();
+                fs::write(device.join("dev"), format!("{number}\n")).unwrap();
+            }
+        }
+        let found = look(&folder);
+        fs::remove_dir_all(folder).unwrap();
+        found
+    }
+
+    fn sorted(found: Result<Vec<String>, String>) -> Result<Vec<String>, String> {
+        found.map(|mut numbers| {
+            numbers.sort_unstable();
+            numbers
+        })
+    }
+
+    #[test]
+    fn a_btrfs_lies_on_all_of_its_devices() {
+        let number = |path: &str| (path == "/dev/sdc").then(|| "8:32".to_string());
+        let mount = ("0:25", "btrfs", "/dev/sdc");
+        let on = |systems: &[&[&str]]| {
+            with_btrfs("all", systems, |folder| sorted(devices(mount, number, folder)))
+        };
+        let is = |numbers: &[&str]| Ok(numbers.iter().map(ToString::to_string).collect());
+        let other: &[&str] = &["8:0", "8:1"];
+        assert_eq!(on(&[other, &["8:48", "8:32"]]), is(&["8:32", "8:48"]));
+        assert_eq!(on(&[&["8:32"], other]), is(&["8:32"]));
+        let why = on(&[other]).unwrap_err();
+        assert!(why.contains("does not tell which devices it has"), "{why}");
+    }
+
     #[test]
     fn mounts_are_told_with_their_kind_and_source() {
         let text = "26 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n\
@@ -396,7 +465,11 @@ mod tests {
             let known = ["/dev/sda", "/dev/sdb", "/dev/disk/by-path/pci-0000:00:1f.2"];
             known.iter().position(|known| *known == path).map(|at| format!("8:{at}"))
         };
-        let on = |device: &str, kind: &str, source: &str| devices((device, kind, source), number);
+        let systems: &[&[&str]] = &[&["8:1"], &["8:2"]];
+        let on = |device: &str, kind: &str, source: &str| {
+            let mount = (device, kind, source);
+            with_btrfs("found", systems, |folder| devices(mount, number, folder))
+        };
         let is = |numbers: &[&str]| Ok(numbers.iter().map(ToString::to_string).collect());
         assert_eq!(on("254:1", "ext4", "/dev/root"), is(&["254:1"]));
         assert_eq!(on("0:25", "btrfs", "/dev/sdb"), is(&["8:1"]));
@@ -454,7 +527,7 @@ mod tests {
         // Whatever it is, it has a number that the kernel knows.
         // Of other namespaces only root is told.
         let own = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        for one in uses_of(&[own], number).unwrap() {
+        for one in uses_of(&[own], number, Path::new(BTRFS)).unwrap() {
             assert!(Path::new("/sys/dev/block").join(&one.number).exists(), "{one:?}");
         }
     }
@@ -470,7 +543,9 @@ mod tests {
             (70, 70, "mnt:[2]", Some(container)),
         ]);
         let number = |path: &str| (path == "/dev/vdc").then(|| "254:32".to_string());
-        let found = uses_of(&mounts, number).unwrap();
+        let found =
+            with_btrfs("container", &[&["254:32"]], |folder| uses_of(&mounts, number, folder));
+        let found = found.unwrap();
         let found: Vec<&str> =
             found.iter().filter(|one| one.kind != "swap").map(|one| one.number.as_str()).collect();
         assert_eq!(found, ["254:1", "254:17", "254:32"]);

@@ -27,8 +27,6 @@ use snapshot::{Snapshot, Source};
 use still::Stood;
 use target::{Data, HEADER_PAGE, Store, Target};
 
-/// Frames that the loader may have for itself.
-const LOADER_FRAMES: u64 = 64;
 /// The loader lies below this frame.
 const SCRATCH_FROM: u64 = 16 << 20 >> 12;
 /// What it reads first lies below 4 GiB.
@@ -418,8 +416,8 @@ fn finish(
 
 /// Frames in a row that the image does not have, for the loader: the first, and how many.
 fn scratch(header: &Header, map: &[Range], runs: &[Run]) -> Result<(u64, u64), String> {
-    let least = Room::frames(header, LOADER_FRAMES);
-    let wanted = [Room::frames_wanted(header, LOADER_FRAMES), least];
+    let least = Room::frames(header, Room::LOADER_FRAMES);
+    let wanted = [Room::frames_wanted(header, Room::LOADER_FRAMES), least];
     let found = wanted.into_iter().find_map(|count| Some((free(map, runs, count)?, count)));
     let why = || format!("no {} KiB of memory in a row are free for the loader", least * 4);
     found.ok_or_else(why)

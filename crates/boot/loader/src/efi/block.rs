@@ -3,8 +3,8 @@
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use blocklab_loader::cpu::cycles;
-use blocklab_loader::{Broken, Disk, Part};
+use blocklab_loader::cpu::{cycles, memory};
+use blocklab_loader::{Broken, Disk, Part, REQUEST_PAGES};
 use resume::{PAGE_BYTES, SECTOR_BYTES};
 use uefi::Handle;
 use uefi::boot::{self, OpenProtocolAttributes, OpenProtocolParams, ScopedProtocol};
@@ -16,6 +16,15 @@ static WAITED: AtomicU64 = AtomicU64::new(0);
 /// Cycles that were spent waiting for disks.
 pub(crate) fn waited() -> u64 {
     WAITED.load(Ordering::Relaxed)
+}
+
+/// Where requests of several parts are read in one piece, [`REQUEST_PAGES`] in all; 0 where there
+/// is no room for that.
+static GATHER: AtomicU64 = AtomicU64::new(0);
+
+/// From here on requests of several parts are read at this address first; at none, if it is 0.
+pub(crate) fn gather_at(address: u64) {
+    GATHER.store(address, Ordering::Relaxed);
 }
 
 /// A page where a driver can take it from.
@@ -51,6 +60,29 @@ impl Block {
         Some(Block { medium: media.media_id(), block_sectors, sectors, io })
     }
 
+    /// Read parts as one, and copy each to its place: a firmware reads into one place, and each part
+    /// would be a request of its own. False where it cannot be so.
+    fn gather(
+        &self,
+        sector: u64,
+        parts: impl ExactSizeIterator<Item = Part> + Clone,
+    ) -> Result<bool, Broken> {
+        let bytes: u64 = parts.clone().map(|part| u64::from(part.1)).sum();
+        let place = GATHER.load(Ordering::Relaxed);
+        let whole = |bytes: u64| bytes.is_multiple_of(self.block_sectors * SECTOR_BYTES as u64);
+        let fits = place != 0 && bytes <= REQUEST_PAGES * PAGE_BYTES as u64;
+        if parts.len() < 2 || !fits || !whole(bytes) || !whole(sector * SECTOR_BYTES as u64) {
+            return Ok(false);
+        }
+        self.read_blocks(sector, memory::slice_mut(place, bytes as usize))?;
+        let mut from = place;
+        for (to, bytes) in parts {
+            memory::write(to, memory::slice(from, bytes as usize));
+            from += u64::from(bytes);
+        }
+        Ok(true)
+    }
+
     /// Read bytes of whole blocks.
     fn read_blocks(&self, sector: u64, to: &mut [u8]) -> Result<(), Broken> {
         let end = sector + (to.len() / SECTOR_BYTES) as u64;
@@ -74,8 +106,11 @@ impl Disk for Block {
         &mut self,
         sector: u64,
         parts: impl ExactSizeIterator<Item = Part> + Clone,
-    ) -> Result<(), Broken> {
-        let mut sector = sector;
+    ) -> Result<u32, Broken> {
+        if self.gather(sector, parts.clone())? {
+            return Ok(1);
+        }
+        let (mut sector, reads) = (sector, parts.len() as u32);
         for (address, bytes) in parts {
             let count = u64::from(bytes) / SECTOR_BYTES as u64;
             // SAFETY: memory that was claimed for this, or a buffer of the loader's.
@@ -96,7 +131,7 @@ impl Disk for Block {
             }
             sector += count;
         }
-        Ok(())
+        Ok(reads)
     }
 
     fn wait(&mut self, _: u64) -> Result<(), Broken> {

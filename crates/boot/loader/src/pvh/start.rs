@@ -2,7 +2,7 @@
 //!
 //! Xen, `public/arch-x86/hvm/start_info.h`; Multiboot Specification 0.6.96, section 3.3.
 
-use resume::machine::Range;
+use resume::machine::{Range, merge};
 
 const MAGIC: u32 = 0x336e_c578;
 const MULTIBOOT_MAGIC: u32 = 0x2bad_b002;
@@ -34,7 +34,8 @@ impl Start {
                 start.add(map + 24 * index, &word);
             }
         }
-        start.ranges[..start.count].sort_unstable();
+        // As the suspend does: Linux tells its own map in one piece where a firmware's is in several.
+        start.count = merge(&mut start.ranges[..start.count]);
         start
     }
 
@@ -59,7 +60,7 @@ impl Start {
         }
     }
 
-    /// The memory map, in rising order.
+    /// The memory map, in rising order, what touches as one.
     pub(crate) fn map(&self) -> &[Range] {
         &self.ranges[..self.count]
     }
@@ -69,5 +70,30 @@ impl Start {
         self.map().iter().any(|range| {
             range.kind == Range::USABLE && range.start <= from && to <= range.start + range.bytes
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_touch_are_one() {
+        // `hvm_start_info` at 0x1000, its map at 0x2000.
+        let ranges =
+            [[1 << 29, 1 << 29, 1], [1 << 20, (1 << 29) - (1 << 20), 1], [1 << 30, 4096, 2]];
+        let words: Vec<u64> = ranges.concat();
+        let word = |at: u64| match at {
+            0x1000 => MAGIC.into(),
+            0x1028 => 0x2000,
+            0x1030 => 3,
+            at => words[(at - 0x2000) as usize / 8],
+        };
+        let start = Start::read(0x1000, 0, word);
+        let range = |start: u64, end: u64, kind: u32| Range { start, bytes: end - start, kind };
+        let whole = [range(1 << 20, 1 << 30, 1), range(1 << 30, (1 << 30) + 4096, 2)];
+        assert_eq!(start.map(), whole);
+        // An image's run may lie in both.
+        assert!(start.usable((1 << 29) - 4096, (1 << 29) + 4096));
     }
 }

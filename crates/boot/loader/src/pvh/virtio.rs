@@ -191,8 +191,8 @@ impl Disk for Virtio {
         &mut self,
         sector: u64,
         parts: impl ExactSizeIterator<Item = Part> + Clone,
-    ) -> Result<(), Broken> {
-        self.request(0, sector, parts, DEVICE_WRITES)
+    ) -> Result<u32, Broken> {
+        self.request(0, sector, parts, DEVICE_WRITES).map(|()| 1)
     }
 
     fn wait(&mut self, ahead: u64) -> Result<(), Broken> {
