@@ -312,6 +312,15 @@ def test_a_short_last_bin_weighs_as_little_as_it_is_long(tmp_path: Path) -> None
     assert figure.title == "Busiest on average: arm (60\u00a0%)", "1.5 of 2.5 s"
 
 
+def test_a_run_that_took_no_time_has_a_utilisation(tmp_path: Path) -> None:
+    data = repeated(tmp_path / "two", {"simulated_s": [0, 0.5]}, devices=("slc", "mlc"))
+    pl.DataFrame({
+        "run": [0, 1], "unit": ["arm"] * 2, "t_s": [0.0] * 2, "what": ["seek"] * 2,
+        "busy": [1.0, 0.5]}, schema_overrides={"run": pl.UInt32},
+    ).write_parquet(data.path / "units.parquet")
+    assert utilisation.draw(data) is not None
+
+
 def test_no_unit_of_a_disk_is_busy_for_more_than_the_time(tmp_path: Path) -> None:
     study = tmp_path / "disk.toml"
     study.write_text('[device.hdd]\npart = "wd-80g-5400"\n[workload.fio]\nrw = "randread"\n'

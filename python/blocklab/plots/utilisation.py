@@ -178,8 +178,11 @@ def _finding(data: RunDirectory, table: pl.DataFrame) -> str:
 
 def _lengths(data: RunDirectory, table: pl.DataFrame) -> pl.DataFrame:
     """How long each bin of a run is, in seconds: the last one ends with the run."""
-    ends = {run.index: run.metric("simulated_s") for run in data.runs}
-    end = pl.col("run").replace_strict(ends, default=None, return_dtype=pl.Float64)
+    indexes = [run.index for run in data.runs]
+    # A run that took no time has a whole number there.
+    seconds = [run.metric("simulated_s") for run in data.runs]
+    ends = pl.Series(seconds, dtype=pl.Float64, strict=False)
+    end = pl.col("run").replace_strict(indexes, ends, default=None)
     starts = table.select("run", "t_s").unique().sort("run", "t_s")
     last = pl.when(end > pl.col("t_s")).then(end - pl.col("t_s")).otherwise(1e-9)
     length = (pl.col("t_s").shift(-1) - pl.col("t_s")).over("run")
