@@ -60,8 +60,8 @@ impl Block {
         Some(Block { medium: media.media_id(), block_sectors, sectors, io })
     }
 
-    /// Read parts as one, and copy each to its place: a firmware reads into one place, and asked for
-    /// parts of some pages each it takes most of its time to ask. False where it cannot be so.
+    /// Read parts as one, and copy each to its place: a firmware reads into one place, and each
+    /// part would be a request of its own. False where it cannot be so.
     fn gather(
         &self,
         sector: u64,
