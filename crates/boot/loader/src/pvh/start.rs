@@ -34,7 +34,7 @@ impl Start {
                 start.add(map + 24 * index, &word);
             }
         }
-        // As the suspend does: Linux tells its own map in one piece where a firmware's is in several.
+        // As the suspend does, which may find in one piece what a firmware has in several.
         start.count = merge(&mut start.ranges[..start.count]);
         start
     }
