@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(within(&format!("exit {}", tool::INIT_REACHED), 60_000), Ok(()));
         assert_eq!(within("exit 1", 60_000), Err("ended before its init".into()));
         let began = Instant::now();
-        assert!(within("sleep 600", 100).unwrap_err().contains("within 0 s"));
+        assert!(within("exec sleep 600", 100).unwrap_err().contains("within 0 s"));
         assert!(began.elapsed() < Duration::from_secs(300));
     }
 }

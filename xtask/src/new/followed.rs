@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
+use serde_json::Value;
+
 use super::kinds::KINDS;
 use super::{GENERATE, find, write};
 use crate::tree::{File, Tree};
@@ -95,6 +97,25 @@ impl Copy {
             panic!("`{command}` is no command that this test knows how to run");
         };
         self.cargo(arguments);
+    }
+
+    /// Run a started study. It makes all the requests that it asks for, or what it measures is
+    /// another workload than it says.
+    fn run_study(&self, name: &str) {
+        self.follow(&format!("cargo run --quiet -p blocklab -- run studies/try-{name}.toml"));
+        let read = |file: String| std::fs::read_to_string(self.root.join(file)).unwrap();
+        let study: toml::Table = read(format!("studies/try-{name}.toml")).parse().unwrap();
+        let asked = study.get("run").and_then(|run| run.get("requests")?.as_integer());
+        let result: Value =
+            serde_json::from_str(&read(format!("out/try-{name}/result.json"))).unwrap();
+        let runs = result["runs"].as_array().unwrap();
+        assert!(!runs.is_empty(), "{name}");
+        for run in runs {
+            let notes = run["notes"].to_string();
+            assert!(!notes.contains("the workload ended after"), "{name}: {notes}");
+            let made = run["metrics"]["host_requests"].as_f64();
+            assert!(asked.is_none_or(|asked| made == Some(asked as f64)), "{name}: {made:?}");
+        }
     }
 }
 
@@ -229,7 +250,7 @@ fn every_kind_and_every_how_to_works_as_it_is_written() {
     }
     all.into_iter().for_each(|command| copy.follow(command));
     for (_, name) in &started {
-        copy.follow(&format!("cargo run --quiet -p blocklab -- run studies/try-{name}.toml"));
+        copy.run_study(name);
     }
     copy.follow("cargo run --quiet -p xtask -- tidy");
 }
