@@ -16,7 +16,7 @@ use crate::travel_metrics;
 use counted::Readings;
 
 mod counted;
-mod wear;
+pub(crate) mod wear;
 
 /// Metric values by name; `None` where a metric is undefined, such as the write amplification of
 /// a run without writes.
@@ -240,11 +240,6 @@ pub(crate) fn simulated(
     metrics.insert("little_error".into(), Some(little));
     wear::undefined(&mut metrics);
     metrics
-}
-
-/// Add how worn the flash of a device is, and of each part of it that has some.
-pub(crate) fn add_wear(metrics: &mut Metrics, device: &dyn Device, parts: &[String]) {
-    wear::add(metrics, &device.wear(), parts);
 }
 
 /// Add what only a power cut shows: how long the mapping of a drive took to come back.

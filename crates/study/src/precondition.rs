@@ -128,7 +128,7 @@ fn until_steady(
         let series = observed.finish(outcome.end);
         let total = series.total();
         let mut metrics = metrics::simulated(&recorder, &total, &series, &outcome);
-        metrics::add_wear(&mut metrics, &*prepared.device, &total.parts);
+        metrics::wear::add(&mut metrics, &prepared.device.wear(), &total.parts);
         let Some(value) = metrics.get(&step.metric).copied().flatten() else {
             let what = format!("`{}` is undefined in round {}", step.metric, values.len() + 1);
             return Err(Failure::input(what)

@@ -74,11 +74,10 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     let mut metrics = metrics::simulated(&recorder, &total, &series, &outcome);
     let waited = workload.waited().map(|waited| waited.as_secs_f64());
     metrics.insert(metrics::PROCESS_WAIT.into(), waited);
+    // Before the power is cut.
+    let worn = device.wear();
     let tables =
-        if metrics_only { Tables::default() } else { tables::of_run(&recorder, &series, &*device) };
-    // Before the power is cut, and not in the digest, which is that of earlier versions so.
-    let mut worn = metrics::Metrics::new();
-    metrics::add_wear(&mut worn, &*device, &total.parts);
+        if metrics_only { Tables::default() } else { tables::of_run(&recorder, &series, &worn) };
     if section.power_cut {
         cut(&mut *device, outcome.end);
         metrics::add_rebuild(&mut metrics, &*device);
@@ -91,7 +90,8 @@ fn simulated(job: Job) -> Result<RunResult, Failure> {
     // The digest has every completion already.
     let at_work = workload.at_work();
     jobs.add(&mut metrics, &at_work, outcome.end);
-    metrics.extend(worn);
+    // Wear is not in it, so that it is that of earlier versions.
+    metrics::wear::add(&mut metrics, &worn, &total.parts);
     spools.ended(&at_work, outcome.end);
     metrics::add_wall(&mut metrics, outcome.requests, wall);
     let mut notes = workload.notes();

@@ -1,7 +1,7 @@
 //! The tables of a run.
 
 use serde::{Deserialize, Serialize};
-use sim::{Device, Nanos, Op};
+use sim::{Nanos, Op, Wear};
 
 use crate::observe::Series;
 use crate::parquet::{Column, RowGroup, Schema};
@@ -67,13 +67,13 @@ pub(crate) fn schemas() -> Vec<(&'static str, Schema)> {
 }
 
 /// Everything a run measured.
-pub(crate) fn of_run(recorder: &Recorder, series: &Series, device: &dyn Device) -> Tables {
+pub(crate) fn of_run(recorder: &Recorder, series: &Series, worn: &[Wear]) -> Tables {
     Tables(vec![
         latency(recorder),
         time_series(recorder),
         heatmap(recorder),
         units(series),
-        wear(device),
+        wear(worn),
         counters(series),
     ])
 }
@@ -194,10 +194,10 @@ fn counters(series: &Series) -> Vec<Column> {
     vec![Column::F64(t), Column::Text(names), Column::I64(values)]
 }
 
-fn wear(device: &dyn Device) -> Vec<Column> {
+fn wear(worn: &[Wear]) -> Vec<Column> {
     let (mut units, mut erases, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
-    for unit in device.wear() {
-        for (count, n) in unit.blocks {
+    for unit in worn {
+        for &(count, n) in &unit.blocks {
             units.push(unit.unit.clone().into());
             erases.push(i64::from(count));
             blocks.push(i64::from(n));

@@ -98,7 +98,7 @@ def column_axis(data: RunDirectory) -> str | None:
 
 def shorten(text: str, width: float) -> str:
     """`text` cut to about `width` px at the figures' font size."""
-    most = max(8, int(width / 6.2))
+    most = _letters(width)
     return text if len(text) <= most else f"{text[: most - 1].rstrip(' ·.')}…"
 
 
@@ -114,8 +114,13 @@ def labels(groups: dict[str, list[Run]], axes: list[str], width: float) -> list[
     return list(groups)
 
 
+def _letters(width: float) -> int:
+    """How many of them `width` px hold."""
+    return max(8, int(width / 6.2))
+
+
 def _shorten_middle(text: str, width: float) -> str:
-    most = max(8, int(width / 6.2))
+    most = _letters(width)
     head, tail = most // 2, most - most // 2 - 1
     return text if len(text) <= most else f"{text[:head]}…{text[-tail:]}"
 

@@ -79,17 +79,10 @@ fn take_apart(file: &[u8]) -> Result<(&[u8], Vec<u8>), Failure> {
     loop {
         let rest = &file[at..];
         if let Some(program) = pack::unpacker(rest) {
-            let last =
-                pack::unpack_padded(program, rest).map_err(|why| {
-                    match archive::first_in(rest).filter(|_| why.exit_code() == 2) {
-                        None => why,
-                        Some(next) => Failure::input(format!(
-                            "at byte {}, an archive that is not packed follows the one packed by \
-                         {program}",
-                            at + next
-                        )),
-                    }
-                })?;
+            let last = pack::unpack_padded(program, rest).map_err(|why| {
+                let next = archive::first_in(rest).filter(|_| why.exit_code() == 2);
+                next.map_or(why, |next| followed(program, at + next))
+            })?;
             return Ok((&file[..at], last));
         }
         let archive = archive::read(rest).map_err(Failure::input)?;
@@ -98,6 +91,13 @@ fn take_apart(file: &[u8]) -> Result<(&[u8], Vec<u8>), Failure> {
         }
         at += archive.end;
     }
+}
+
+/// What is said of an archive that is not packed, at byte `at`, behind one that is.
+fn followed(program: &str, at: usize) -> Failure {
+    Failure::input(format!(
+        "at byte {at}, an archive that is not packed follows the one packed by {program}"
+    ))
 }
 
 /// A cpio archive of programs and other files, with the folders that they are in.

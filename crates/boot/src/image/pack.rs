@@ -89,14 +89,14 @@ pub(super) fn unpack_by(program: &str, bytes: &[u8]) -> Result<Vec<u8>, Failure>
 /// # Errors
 /// Those of [`unpack_by`].
 pub(super) fn unpack_padded(program: &str, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
-    let whole = unpack_by(program, bytes);
+    let damaged = match unpack_by(program, bytes) {
+        Err(why) if why.exit_code() == 2 => why,
+        done => return done,
+    };
     let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
-    if whole.as_ref().map_or_else(Failure::exit_code, |_| 0) != 2 {
-        return whole;
-    }
     // Some of them may be its own.
     let ends = (0..zeros.min(OWN_ZEROS_MAX + 1)).map(|own| bytes.len() - zeros + own);
-    ends.map(|end| unpack_by(program, &bytes[..end])).find(Result::is_ok).unwrap_or(whole)
+    ends.map(|end| unpack_by(program, &bytes[..end])).find_map(Result::ok).ok_or(damaged)
 }
 
 /// What is in `bytes`, packed or not.

@@ -34,7 +34,7 @@ pub(super) fn undefined(metrics: &mut Metrics) {
 }
 
 /// Add those of all units together, and of the units of each part under its name.
-pub(super) fn add(metrics: &mut Metrics, all: &[Wear], parts: &[String]) {
+pub(crate) fn add(metrics: &mut Metrics, all: &[Wear], parts: &[String]) {
     let mut put = |before: &str, wear: &[&Wear]| {
         let values = values(wear).into_iter().flatten();
         let names = METRICS.iter().map(|(name, ..)| format!("{before}{name}"));
